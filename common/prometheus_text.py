@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
@@ -12,6 +12,7 @@ _LINES_OF_A_PIECE: Final = 500
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 Labels = Mapping[str, object]
+Row = TypeVar("Row")
 
 
 @dataclass(slots=True)
@@ -60,6 +61,24 @@ class LargeFamily:
                     lines.clear()
         if lines and not is_empty:
             yield "".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Samples(Generic[Row]):
+    """Makes large families that have a sample for each row."""
+
+    rows: Callable[[], Iterable[Row]]
+    """Called once for each family."""
+    labels: Callable[[Row], Labels]
+
+    def gauge(self, name: str, help_text: str, read: Callable[[Row], float | None]) -> LargeFamily:
+        return self._family(name, GAUGE, help_text, read)
+
+    def counter(self, name: str, help_text: str, read: Callable[[Row], float | None]) -> LargeFamily:
+        return self._family(name, COUNTER, help_text, read)
+
+    def _family(self, name: str, kind: str, help_text: str, read: Callable[[Row], float | None]) -> LargeFamily:
+        return LargeFamily(name, kind, help_text, ((read(row), self.labels(row)) for row in self.rows()))
 
 
 def page_of(families: Iterable[Family]) -> str:

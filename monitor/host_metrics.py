@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from highwater.common.host_answer import HostAnswer
-from highwater.common.prometheus_text import COUNTER, GAUGE, Family
+from highwater.common.prometheus_text import GAUGE, Family, LargeFamily, Samples
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.headroom import SHARES, Headroom
 from highwater.monitor.figures.hosts import HostFigures
@@ -16,7 +16,7 @@ _HOST: Final = "highwater_monitor_host_"
 _BROKER: Final = "highwater_monitor_broker_"
 
 
-def host_families(snapshot: Snapshot, figures: Figures) -> Iterator[Family]:
+def host_families(snapshot: Snapshot, figures: Figures) -> Iterator[Family | LargeFamily]:
     """Yield the families of hosts. A silent host has no sample but `up`: its last answer may be wrong by now."""
     up = Family(f"{_HOST}up", GAUGE, "1 if the agent of a host answered when it was asked last.")
     for host in snapshot.hosts.values():
@@ -27,9 +27,10 @@ def host_families(snapshot: Snapshot, figures: Figures) -> Iterator[Family]:
         for host in snapshot.hosts.values()
         if host.answer is not None and host.name in figures.hosts and not figures.hosts[host.name].is_silent
     ]
+    hosts = Samples(lambda: known, lambda r: {"host": r[0].name})
     yield from _identity(known)
-    yield from _gauges(known)
-    yield from _counters(known)
+    yield from _gauges(hosts)
+    yield from _disks_and_counters(hosts, known)
     yield from _brokers(known)
 
 
@@ -52,10 +53,10 @@ def headroom_families(rows: Iterable[Headroom]) -> Iterable[Family]:
     return ratio, stale, demand, ceiling
 
 
-_Known = list[tuple[Host, HostAnswer, HostFigures]]
+_Known = tuple[Host, HostAnswer, HostFigures]
 
 
-def _identity(known: _Known) -> Iterable[Family]:
+def _identity(known: Sequence[_Known]) -> Iterable[Family]:
     info = Family(f"{_HOST}info", GAUGE, "The kernel of a host and the version of its agent; always 1.")
     joined = Family(f"{_HOST}broker", GAUGE, "1 for each broker that is on a host.")
     for host, answer, _ in known:
@@ -65,56 +66,54 @@ def _identity(known: _Known) -> Iterable[Family]:
     return info, joined
 
 
-def _gauges(known: _Known) -> Iterator[Family]:
-    as_tuned = Family(f"{_HOST}as_tuned", GAUGE, "1 if all that was applied to a host is as it was applied.")
-    for host, _, row in known:
-        as_tuned.add(None if row.is_tuned is None else int(row.is_tuned), host=host.name)
-    yield as_tuned
-    for name, text, field in (
-        ("drifted_settings", "Settings of a host that are not as they were applied.", "drifted"),
-        ("cpu_ratio", "Share of all CPUs that was busy in the last minute.", "cpu_ratio"),
-        ("cpu_steal_ratio", "Share of all CPUs that other virtual machines had.", "steal_ratio"),
-        ("io_wait_ratio", "Share of time in which something waited for a disk (PSI).", "io_wait_ratio"),
-        ("memory_total_bytes", "Memory of a host.", "memory_total_bytes"),
-        ("memory_available_bytes", "Memory that programs can get.", "memory_available_bytes"),
-        ("page_cache_bytes", "Page cache without shared memory.", "page_cache_bytes"),
-        ("unwritten_bytes", "Dirty bytes, and bytes under write-back.", "unwritten_bytes"),
-        ("unwritten_ratio", "Of the bytes at which writers have to wait.", "unwritten_ratio"),
-        ("log_bytes", "Segments of all logs on a host.", "log_bytes"),
-        ("log_resident_bytes", "Of the segments, what memory holds.", "resident_bytes"),
-    ):
-        family = Family(_HOST + name, GAUGE, text)
-        for host, _, row in known:
-            family.add(getattr(row, field), host=host.name)
-        yield family
-    busy = Family(f"{_HOST}disk_busy_ratio", GAUGE, "Share of the last minute in which a disk had something to do.")
-    for host, _, row in known:
-        for disk in row.disks:
-            busy.add(disk.busy_ratio, host=host.name, device=disk.name)
-    yield busy
+def _gauges(hosts: Samples[_Known]) -> Iterator[LargeFamily]:
+    def gauge(name: str, help_text: str, read: Callable[[HostFigures], float | None]) -> LargeFamily:
+        return hosts.gauge(f"{_HOST}{name}", help_text, lambda r: read(r[2]))
+
+    yield gauge("as_tuned", "1 if all that was applied to a host is as it was applied.", lambda r: r.is_tuned)
+    yield gauge("drifted_settings", "Settings of a host that are not as they were applied.", lambda r: r.drifted)
+    yield gauge("cpu_ratio", "Share of all CPUs that was busy in the last minute.", lambda r: r.cpu_ratio)
+    yield gauge("cpu_steal_ratio", "Share of all CPUs that other virtual machines had.", lambda r: r.steal_ratio)
+    help_text = "Share of time in which something waited for a disk (PSI)."
+    yield gauge("io_wait_ratio", help_text, lambda r: r.io_wait_ratio)
+    yield gauge("memory_total_bytes", "Memory of a host.", lambda r: r.memory_total_bytes)
+    yield gauge("memory_available_bytes", "Memory that programs can get.", lambda r: r.memory_available_bytes)
+    yield gauge("page_cache_bytes", "Page cache without shared memory.", lambda r: r.page_cache_bytes)
+    yield gauge("unwritten_bytes", "Dirty bytes, and bytes under write-back.", lambda r: r.unwritten_bytes)
+    yield gauge("unwritten_ratio", "Of the bytes at which writers have to wait.", lambda r: r.unwritten_ratio)
+    yield gauge("log_bytes", "Segments of all logs on a host.", lambda r: r.log_bytes)
+    yield gauge("log_resident_bytes", "Of the segments, what memory holds.", lambda r: r.resident_bytes)
 
 
-def _counters(known: _Known) -> Iterable[Family]:
-    cpu = Family(f"{_HOST}cpu_seconds_total", COUNTER, "CPU time of all CPUs of a host since boot.")
-    received = Family(f"{_HOST}network_received_bytes_total", COUNTER, "Bytes received since boot, without loopback.")
-    sent = Family(f"{_HOST}network_sent_bytes_total", COUNTER, "Bytes sent since boot, without loopback.")
-    read = Family(f"{_HOST}disk_read_bytes_total", COUNTER, "Bytes read from a disk below logs since boot.")
-    written = Family(f"{_HOST}disk_written_bytes_total", COUNTER, "Bytes written to a disk below logs since boot.")
-    for host, answer, _ in known:
-        cpu.add(answer.cpu.busy_s, host=host.name)
-        received.add(answer.network.received_bytes, host=host.name)
-        sent.add(answer.network.sent_bytes, host=host.name)
-        for disk in answer.disks:
-            read.add(disk.read_bytes, host=host.name, device=disk.name)
-            written.add(disk.written_bytes, host=host.name, device=disk.name)
-    return cpu, received, sent, read, written
+def _disks_and_counters(hosts: Samples[_Known], known: Sequence[_Known]) -> Iterator[LargeFamily]:
+    used = Samples(
+        lambda: ((host, disk) for host, _, row in known for disk in row.disks),
+        lambda r: {"host": r[0].name, "device": r[1].name},
+    )
+    disks = Samples(
+        lambda: ((host, disk) for host, answer, _ in known for disk in answer.disks),
+        lambda r: {"host": r[0].name, "device": r[1].name},
+    )
+    help_text = "Share of the last minute in which a disk had something to do."
+    yield used.gauge(f"{_HOST}disk_busy_ratio", help_text, lambda r: r[1].busy_ratio)
+    help_text = "CPU time of all CPUs of a host since boot."
+    yield hosts.counter(f"{_HOST}cpu_seconds_total", help_text, lambda r: r[1].cpu.busy_s)
+    help_text = "Bytes received since boot, without loopback."
+    yield hosts.counter(f"{_HOST}network_received_bytes_total", help_text, lambda r: r[1].network.received_bytes)
+    help_text = "Bytes sent since boot, without loopback."
+    yield hosts.counter(f"{_HOST}network_sent_bytes_total", help_text, lambda r: r[1].network.sent_bytes)
+    help_text = "Bytes read from a disk below logs since boot."
+    yield disks.counter(f"{_HOST}disk_read_bytes_total", help_text, lambda r: r[1].read_bytes)
+    help_text = "Bytes written to a disk below logs since boot."
+    yield disks.counter(f"{_HOST}disk_written_bytes_total", help_text, lambda r: r[1].written_bytes)
 
 
-def _brokers(known: _Known) -> Iterable[Family]:
-    served = Family(f"{_BROKER}cache_served_ratio", GAUGE, "Share of a broker's sent bytes that its page cache had.")
-    rss = Family(f"{_BROKER}resident_memory_bytes", GAUGE, "Resident memory of a broker's process.")
-    for host, _, row in known:
-        for process in row.processes:
-            served.add(process.cache_served_ratio, host=host.name, broker=process.broker_id)
-            rss.add(process.rss_bytes, host=host.name, broker=process.broker_id)
-    return served, rss
+def _brokers(known: Sequence[_Known]) -> Iterator[LargeFamily]:
+    processes = Samples(
+        lambda: ((host, process) for host, _, row in known for process in row.processes),
+        lambda r: {"host": r[0].name, "broker": r[1].broker_id},
+    )
+    help_text = "Share of a broker's sent bytes that its page cache had."
+    yield processes.gauge(f"{_BROKER}cache_served_ratio", help_text, lambda r: r[1].cache_served_ratio)
+    help_text = "Resident memory of a broker's process."
+    yield processes.gauge(f"{_BROKER}resident_memory_bytes", help_text, lambda r: r[1].rss_bytes)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, product
-from typing import Final, TypeVar
+from typing import Final
 
-from highwater.common.prometheus_text import COUNTER, GAUGE, Family, Labels, LargeFamily
+from highwater.common.prometheus_text import COUNTER, GAUGE, Family, Labels, LargeFamily, Samples
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.rows import (
     Duration,
-    GroupFigures,
     GroupPartitionFigures,
     LagVerdict,
     Level,
     PartitionFigures,
-    TopicFigures,
     TransactionVerdict,
 )
+from highwater.monitor.figures.sums import known_max
 from highwater.monitor.host_metrics import headroom_families, host_families
 from highwater.monitor.model import Partition, Snapshot
 from highwater.monitor.state import MonitorState
 
-_Row = TypeVar("_Row")
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_OWN: Final = "highwater_monitor_"
+_GROUP: Final = "kafka_consumergroup_"
 
 
 def metrics_page(
@@ -64,250 +64,164 @@ def _cluster(snapshot: Snapshot, figures: Figures) -> Iterable[Family]:
 
 
 def _topics(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Iterator[LargeFamily]:
-    values: tuple[tuple[str, str, Callable[[TopicFigures], float | None]], ...] = (
-        ("kafka_topic_partitions", "Partitions of a topic.", lambda topic: topic.partitions),
-        ("highwater_monitor_topic_offsets", "Sum of the end offsets of a topic.", lambda topic: topic.produced_offsets),
-        (
-            "highwater_monitor_topic_size_bytes",
-            "Size of a topic with all replicas.",
-            lambda topic: topic.size_bytes,
-        ),
-        (
-            "highwater_monitor_topic_spread_ratio",
-            "Share of the live brokers that hold a replica.",
-            lambda topic: _ratio(topic.balance.spread_percent),
-        ),
-        (
-            "highwater_monitor_topic_skew_ratio",
-            "Share of its brokers with too many replicas.",
-            lambda topic: _ratio(topic.balance.skew_percent),
-        ),
-        (
-            "highwater_monitor_topic_leader_skew_ratio",
-            "Share of its brokers with too many leaders.",
-            lambda topic: _ratio(topic.balance.leader_skew_percent),
-        ),
-    )
-    for name, help_text, value in values:
-        yield _large(name, help_text, figures.topics.values(), value, lambda topic: {"topic": topic.name})
+    topics = Samples(figures.topics.values, lambda r: {"topic": r.name})
+    yield topics.gauge("kafka_topic_partitions", "Partitions of a topic.", lambda r: r.partitions)
+    own = f"{_OWN}topic_"
+    yield topics.gauge(f"{own}offsets", "Sum of the end offsets of a topic.", lambda r: r.produced_offsets)
+    yield topics.gauge(f"{own}size_bytes", "Size of a topic with all replicas.", lambda r: r.size_bytes)
+    help_text = "Share of the live brokers that hold a replica."
+    yield topics.gauge(f"{own}spread_ratio", help_text, lambda r: _ratio(r.balance.spread_percent))
+    help_text = "Share of its brokers with too many replicas."
+    yield topics.gauge(f"{own}skew_ratio", help_text, lambda r: _ratio(r.balance.skew_percent))
+    help_text = "Share of its brokers with too many leaders."
+    yield topics.gauge(f"{own}leader_skew_ratio", help_text, lambda r: _ratio(r.balance.leader_skew_percent))
     if has_partitions:
         yield from _partitions(snapshot)
         yield from _min_isr(figures)
 
 
 def _partitions(snapshot: Snapshot) -> Iterator[LargeFamily]:
-    values: tuple[tuple[str, str, Callable[[Partition], float | None]], ...] = (
-        ("current_offset", "End offset of a partition.", lambda each: each.end_offset),
-        ("oldest_offset", "Log start offset of a partition.", lambda each: each.log_start_offset),
-        ("in_sync_replica", "In-sync replicas of a partition.", lambda each: len(each.in_sync_replicas)),
-        ("leader", "Node id of the leader; -1 without one.", lambda each: each.leader),
-        (
-            "leader_is_preferred",
-            "1 if the first replica leads.",
-            lambda each: int(each.replicas[:1] == (each.leader,)),
-        ),
-        ("replicas", "Replicas of a partition.", lambda each: len(each.replicas)),
-        (
-            "under_replicated_partition",
-            "1 if a replica is out of sync.",
-            lambda each: int(len(each.in_sync_replicas) < len(each.replicas)),
-        ),
-    )
-    for name, help_text, value in values:
-        rows = chain.from_iterable(topic.partitions for topic in snapshot.topics.values())
-        yield _large(f"kafka_topic_partition_{name}", help_text, rows, value, _labels_of_partition)
+    """Yield the names of kafka_exporter."""
+    topics = snapshot.topics.values()
+    rows = Samples(lambda: chain.from_iterable(topic.partitions for topic in topics), _of_partition)
+    start = "kafka_topic_partition_"
+    yield rows.gauge(f"{start}current_offset", "End offset of a partition.", lambda r: r.end_offset)
+    yield rows.gauge(f"{start}oldest_offset", "Log start offset of a partition.", lambda r: r.log_start_offset)
+    yield rows.gauge(f"{start}in_sync_replica", "In-sync replicas of a partition.", lambda r: len(r.in_sync_replicas))
+    yield rows.gauge(f"{start}leader", "Node id of the leader; -1 without one.", lambda r: r.leader)
+    help_text = "1 if the first replica leads."
+    yield rows.gauge(f"{start}leader_is_preferred", help_text, lambda r: r.replicas[:1] == (r.leader,))
+    yield rows.gauge(f"{start}replicas", "Replicas of a partition.", lambda r: len(r.replicas))
+    name, help_text = f"{start}under_replicated_partition", "1 if a replica is out of sync."
+    yield rows.gauge(name, help_text, lambda r: len(r.in_sync_replicas) < len(r.replicas))
 
 
 def _min_isr(figures: Figures) -> Iterator[LargeFamily]:
     """Brokers have these names too; Strimzi's dashboard shows them beside those of kafka_exporter."""
-    values: tuple[tuple[str, str, Callable[[PartitionFigures], bool | None]], ...] = (
-        (
-            "atminisr",
-            "1 if one lost replica more would make writes with acks=all fail.",
-            lambda row: row.is_at_min_isr,
-        ),
-        (
-            "underminisr",
-            "1 if writes with acks=all fail for lack of in-sync replicas.",
-            lambda row: row.is_under_min_isr,
-        ),
-    )
-    for name, help_text, value in values:
-        rows = chain.from_iterable(figures.partitions.values())
-        yield _large(f"kafka_cluster_partition_{name}", help_text, rows, value, _labels_of_partition)
+    rows = Samples(lambda: chain.from_iterable(figures.partitions.values()), _of_partition)
+    start = "kafka_cluster_partition_"
+    help_text = "1 if one lost replica more would make writes with acks=all fail."
+    yield rows.gauge(f"{start}atminisr", help_text, lambda r: r.is_at_min_isr)
+    help_text = "1 if writes with acks=all fail for lack of in-sync replicas."
+    yield rows.gauge(f"{start}underminisr", help_text, lambda r: r.is_under_min_isr)
 
 
 def _groups(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Iterator[LargeFamily]:
-    groups = figures.groups.values()
+    """Yield the names of kafka_exporter, which has the label `consumergroup`, and of kafka-lag-exporter."""
+    groups, partitions = figures.groups.values, figures.group_partitions
     cluster = {"cluster_name": snapshot.cluster}
-    start = "kafka_consumergroup_"
-    of_group: tuple[tuple[str, str, Callable[[GroupFigures], float | None]], ...] = (
-        (
-            "max_lag",
-            "Largest lag of a partition of a group.",
-            lambda group: max(_known_lags(figures.group_partitions.get(group.name, ())), default=None),
-        ),
-        ("max_lag_seconds", "Largest lag of a group in seconds.", lambda group: _seconds(group.lag_time)),
-        ("sum_lag", "Lag of a group in offsets.", lambda group: group.lag),
+    exported = Samples(groups, lambda r: {"consumergroup": r.name})
+    yield exported.gauge(f"{_GROUP}members", "Members of a group.", lambda r: r.members)
+    rows = Samples(groups, lambda r: {**cluster, "group": r.name})
+    help_text = "Largest lag of a partition of a group."
+    yield rows.gauge(
+        f"{_GROUP}group_max_lag", help_text, lambda r: known_max(p.lag for p in partitions.get(r.name, ()))
     )
-    yield _large(
-        f"{start}members",
-        "Members of a group.",
-        groups,
-        lambda group: group.members,
-        lambda group: {"consumergroup": group.name},
-    )
-    for name, help_text, value in of_group:
-        yield _large(f"{start}group_{name}", help_text, groups, value, lambda group: {**cluster, "group": group.name})
-    yield _large(
-        "highwater_monitor_group_verdict",
-        "1 for what the monitor concludes of a group.",
-        product(groups, LagVerdict),
-        lambda pair: pair[0].verdict is pair[1],
-        lambda pair: {"group": pair[0].name, "verdict": pair[1].value},
-    )
-    yield _large(
-        "highwater_monitor_group_partitions_without_commit",
-        "Partitions of a group without a commit.",
-        groups,
-        lambda group: group.no_commit,
-        lambda group: {"group": group.name},
-    )
-    yield from _group_topics(figures)
+    help_text = "Largest lag of a group in seconds."
+    yield rows.gauge(f"{_GROUP}group_max_lag_seconds", help_text, lambda r: _seconds(r.lag_time))
+    yield rows.gauge(f"{_GROUP}group_sum_lag", "Lag of a group in offsets.", lambda r: r.lag)
+    verdicts = Samples(lambda: product(groups(), LagVerdict), lambda r: {"group": r[0].name, "verdict": r[1].value})
+    help_text = "1 for what the monitor concludes of a group."
+    yield verdicts.gauge(f"{_OWN}group_verdict", help_text, lambda r: r[0].verdict is r[1])
+    own = Samples(groups, lambda r: {"group": r.name})
+    help_text = "Partitions of a group without a commit."
+    yield own.gauge(f"{_OWN}group_partitions_without_commit", help_text, lambda r: r.no_commit)
+    help_text = "Sum of the committed offsets of a group in a topic."
+    yield _by_topic(figures, "current_offset_sum", help_text, lambda r: r.committed_offset)
+    yield _by_topic(figures, "lag_sum", "Lag of a group in a topic, in offsets.", lambda r: r.lag)
     if has_partitions:
         yield from _group_partitions(cluster, figures)
 
 
-def _group_topics(figures: Figures) -> Iterator[LargeFamily]:
-    values: tuple[tuple[str, str, Callable[[GroupPartitionFigures], int | None]], ...] = (
-        (
-            "current_offset_sum",
-            "Sum of the committed offsets of a group in a topic.",
-            lambda row: row.committed_offset,
-        ),
-        ("lag_sum", "Lag of a group in a topic, in offsets.", lambda row: row.lag),
-    )
-    for name, help_text, value in values:
-        yield _large(
-            f"kafka_consumergroup_{name}",
-            help_text,
-            _sums(figures, value),
-            lambda each: each[2],
-            lambda each: {"consumergroup": each[0], "topic": each[1]},
-        )
-
-
-def _sums(figures: Figures, value: Callable[[GroupPartitionFigures], int | None]) -> Iterator[tuple[str, str, int]]:
-    """Groups, their topics, and the sum of what is known."""
-    for group, rows in figures.group_partitions.items():
-        sums: dict[str, int] = defaultdict(int)
-        for row in rows:
-            amount = value(row)
-            if amount is not None:
-                sums[row.topic] += amount
-        for topic, total in sums.items():
-            yield group, topic, total
-
-
-def _group_partitions(cluster: dict[str, str], figures: Figures) -> Iterator[LargeFamily]:
-    start = "kafka_consumergroup_"
-    values: tuple[tuple[str, str, Callable[[GroupPartitionFigures], int | None]], ...] = (
-        ("current_offset", "Committed offset of a group in a partition.", lambda row: row.committed_offset),
-        ("lag", "Lag of a group in a partition, in offsets.", lambda row: row.lag),
-    )
-    for name, help_text, value in values:
-        rows = chain.from_iterable(figures.group_partitions.values())
-        yield _large(
-            f"{start}{name}",
-            help_text,
-            rows,
-            value,
-            lambda row: {"consumergroup": row.group, "topic": row.topic, "partition": row.partition},
-        )
-    yield _large(
-        f"{start}group_lag_seconds",
-        "Lag of a group in a partition, in seconds.",
-        chain.from_iterable(figures.group_partitions.values()),
-        lambda row: _seconds(row.lag_time),
-        lambda row: {
-            **cluster,
-            "group": row.group,
-            "topic": row.topic,
-            "partition": row.partition,
-            "member_host": row.host,
-            "client_id": row.client_id,
-        },
-    )
-
-
-def _known_lags(rows: Iterable[GroupPartitionFigures]) -> Iterator[int]:
-    return (row.lag for row in rows if row.lag is not None)
-
-
-def _labels_of_partition(row: Partition | PartitionFigures) -> Labels:
-    return {"topic": row.topic, "partition": row.partition}
-
-
-def _large(
-    name: str,
-    help_text: str,
-    rows: Iterable[_Row],
-    value: Callable[[_Row], float | None],
-    labels: Callable[[_Row], Labels],
+def _by_topic(
+    figures: Figures, name: str, help_text: str, read: Callable[[GroupPartitionFigures], int | None]
 ) -> LargeFamily:
-    return LargeFamily(name, GAUGE, help_text, ((value(row), labels(row)) for row in rows))
+    """Sum what is known of each group in each of its topics."""
+
+    def sums() -> Iterator[tuple[str, str, int]]:
+        for group, rows in figures.group_partitions.items():
+            totals: dict[str, int] = defaultdict(int)
+            for row in rows:
+                if (amount := read(row)) is not None:
+                    totals[row.topic] += amount
+            for topic, total in totals.items():
+                yield group, topic, total
+
+    labelled = Samples(sums, lambda r: {"consumergroup": r[0], "topic": r[1]})
+    return labelled.gauge(f"{_GROUP}{name}", help_text, lambda r: r[2])
+
+
+def _group_partitions(cluster: Mapping[str, str], figures: Figures) -> Iterator[LargeFamily]:
+    def partitions() -> Iterator[GroupPartitionFigures]:
+        return chain.from_iterable(figures.group_partitions.values())
+
+    def with_member(row: GroupPartitionFigures) -> Labels:
+        of = {"group": row.group, "topic": row.topic, "partition": row.partition}
+        return {**cluster, **of, "member_host": row.host, "client_id": row.client_id}
+
+    rows = Samples(partitions, lambda r: {"consumergroup": r.group, "topic": r.topic, "partition": r.partition})
+    help_text = "Committed offset of a group in a partition."
+    yield rows.gauge(f"{_GROUP}current_offset", help_text, lambda r: r.committed_offset)
+    yield rows.gauge(f"{_GROUP}lag", "Lag of a group in a partition, in offsets.", lambda r: r.lag)
+    help_text = "Lag of a group in a partition, in seconds."
+    yield Samples(partitions, with_member).gauge(
+        f"{_GROUP}group_lag_seconds", help_text, lambda r: _seconds(r.lag_time)
+    )
+
+
+def _of_partition(row: Partition | PartitionFigures) -> Labels:
+    return {"topic": row.topic, "partition": row.partition}
 
 
 def _seconds(duration: Duration | None) -> float | None:
     return None if duration is None else duration.ms / 1000
 
 
-def _transactions(figures: Figures) -> Iterable[Family]:
-    start = "highwater_monitor_"
-    counts = Family(f"{start}open_transactions", GAUGE, "Transactions open in a partition for long, by verdict.")
-    oldest = Family(f"{start}oldest_transaction_seconds", GAUGE, "Age of the oldest transaction that is open for long.")
-    for verdict in TransactionVerdict:
-        rows = [row for row in figures.transactions if row.verdict is verdict]
-        counts.add(len(rows), verdict=verdict.value)
-        oldest.add(max((row.age_ms / 1000 for row in rows), default=0), verdict=verdict.value)
-    return counts, oldest
+def _transactions(figures: Figures) -> Iterator[LargeFamily]:
+    verdicts = Samples(lambda: TransactionVerdict, lambda verdict: {"verdict": verdict.value})
+
+    def ages(verdict: TransactionVerdict) -> list[int]:
+        return [row.age_ms for row in figures.transactions if row.verdict is verdict]
+
+    help_text = "Transactions open in a partition for long, by verdict."
+    yield verdicts.gauge(f"{_OWN}open_transactions", help_text, lambda verdict: len(ages(verdict)))
+    name, help_text = f"{_OWN}oldest_transaction_seconds", "Age of the oldest transaction that is open for long."
+    yield verdicts.gauge(name, help_text, lambda verdict: max(ages(verdict), default=0) / 1000)
 
 
 def _own(view: tuple[Snapshot, Figures] | None, state: MonitorState, now_ms: int) -> Iterable[Family]:
-    start = "highwater_monitor_"
-    ticks = Family(f"{start}ticks_total", COUNTER, "Ticks with a snapshot since the start of the monitor.")
-    ticks.add(state.ticks)
-    failed = Family(f"{start}failed_ticks_total", COUNTER, "Ticks without a snapshot.")
-    failed.add(state.failed_ticks)
-    cpu = Family("process_cpu_seconds_total", COUNTER, "CPU time of the monitor.")
-    cpu.add(state.cost.cpu_s)
-    rss = Family("process_resident_memory_bytes", GAUGE, "Resident memory of the monitor.")
-    rss.add(state.cost.rss_bytes)
-    duration = Family(f"{start}tick_seconds", GAUGE, "Duration of the newest tick.")
-    duration.add(state.cost.tick_ms / 1000)
-    requests = Family(f"{start}tick_requests", GAUGE, "Requests of the newest tick.")
-    requests.add(state.cost.requests)
-    paused = Family(f"{start}history_paused", GAUGE, "1 while the history cannot be written.")
-    if state.history is not None:
-        paused.add(int(state.history.paused_since_ms is not None))
-    age = Family(f"{start}snapshot_age_seconds", GAUGE, "Age of the newest snapshot.")
-    source_up = Family(f"{start}source_up", GAUGE, "1 if a source answered all that it was asked.")
-    level = Family(f"{start}cluster_level", GAUGE, "1 for how bad the worst finding is.")
-    findings = Family(f"{start}findings", GAUGE, "Findings by kind and level.")
-    if view is not None:
-        snapshot, figures = view
-        age.add(max(0, now_ms - snapshot.taken_at_ms) / 1000)
-        for source in snapshot.sources.values():
-            source_up.add(int(not source.error), source=source.name)
-        for each in Level:
-            level.add(int(each is figures.level), level=each.value)
-        counts: dict[tuple[str, str], int] = defaultdict(int)
-        for finding in figures.findings:
-            if not finding.is_near:
-                counts[finding.kind.value, finding.level.value] += 1
-        for (kind, how_bad), number in counts.items():
-            findings.add(number, kind=kind, level=how_bad)
-    return ticks, failed, cpu, rss, duration, requests, paused, age, source_up, level, findings
+    cost = state.cost
+    paused = None if state.history is None else int(state.history.paused_since_ms is not None)
+    yield _one(COUNTER, f"{_OWN}ticks_total", "Ticks with a snapshot since the start of the monitor.", state.ticks)
+    yield _one(COUNTER, f"{_OWN}failed_ticks_total", "Ticks without a snapshot.", state.failed_ticks)
+    yield _one(COUNTER, "process_cpu_seconds_total", "CPU time of the monitor.", cost.cpu_s)
+    yield _one(GAUGE, "process_resident_memory_bytes", "Resident memory of the monitor.", cost.rss_bytes)
+    yield _one(GAUGE, f"{_OWN}tick_seconds", "Duration of the newest tick.", cost.tick_ms / 1000)
+    yield _one(GAUGE, f"{_OWN}tick_requests", "Requests of the newest tick.", cost.requests)
+    yield _one(GAUGE, f"{_OWN}history_paused", "1 while the history cannot be written.", paused)
+    if view is None:
+        return
+    snapshot, figures = view
+    age_s = max(0, now_ms - snapshot.taken_at_ms) / 1000
+    yield _one(GAUGE, f"{_OWN}snapshot_age_seconds", "Age of the newest snapshot.", age_s)
+    source_up = Family(f"{_OWN}source_up", GAUGE, "1 if a source answered all that it was asked.")
+    for source in snapshot.sources.values():
+        source_up.add(int(not source.error), source=source.name)
+    level = Family(f"{_OWN}cluster_level", GAUGE, "1 for how bad the worst finding is.")
+    for each in Level:
+        level.add(int(each is figures.level), level=each.value)
+    findings = Family(f"{_OWN}findings", GAUGE, "Findings by kind and level.")
+    counts = Counter((each.kind.value, each.level.value) for each in figures.findings if not each.is_near)
+    for (kind, how_bad), number in counts.items():
+        findings.add(number, kind=kind, level=how_bad)
+    yield from (source_up, level, findings)
+
+
+def _one(kind: str, name: str, help_text: str, value: float | None) -> Family:
+    """Return the family of one sample without labels; empty if the value is not known."""
+    family = Family(name, kind, help_text)
+    family.add(value)
+    return family
 
 
 def _ratio(percent: int | None) -> float | None:
