@@ -154,7 +154,6 @@ SANS_IO = (
     "monitor/passwords.py",
     "monitor/undecided.py",
     "monitor/messages/records.py",
-    "monitor/oidc/addresses.py",
     "monitor/oidc/discovery.py",
     "monitor/oidc/id_token.py",
     "monitor/oidc/refusal.py",

@@ -9,11 +9,9 @@ from math import inf
 
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.common.units import plural, wait_text
-from highwater.monitor.figures.lag import lag_of
-from highwater.monitor.figures.lag_time import catch_up_ms, lag_time
+from highwater.monitor.figures.lag import catch_up_ms, deleted_per_s, lag_of, lag_time, loss_eta_ms
 from highwater.monitor.figures.memory import UNKNOWN, Memory
 from highwater.monitor.figures.rates import Rates
-from highwater.monitor.figures.retention import deleted_per_s, loss_eta_ms
 from highwater.monitor.figures.rows import (
     Duration,
     GroupFigures,

@@ -8,13 +8,19 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from highwater.common.bounded_http import address_problem
 from highwater.common.extras import how_to_install
 from highwater.monitor.config_file import Part
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.host_source.settings import tls_of
-from highwater.monitor.oidc.addresses import issuer_problem
 from highwater.monitor.oidc.roles import RoleTable
 from highwater.monitor.users import Role
+
+
+def issuer_problem(issuer: str) -> str:
+    """Why `issuer` is not asked; empty if it is. It has no query (OpenID Connect Discovery 1.0, section 3)."""
+    return address_problem(issuer) or ("must not contain a query" if "?" in issuer else "")
+
 
 OPENID: Final = "openid"
 DEFAULT_SCOPES: Final = (OPENID, "profile", "email")

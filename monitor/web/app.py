@@ -27,7 +27,6 @@ from highwater.monitor.web import (
     cluster_pages,
     data,
     explorer,
-    health,
     host_pages,
     login_pages,
     message_pages,
@@ -38,14 +37,14 @@ from highwater.monitor.web import (
 from highwater.monitor.web.guard import Guard, accept
 from highwater.monitor.web.history_charts import EXPLORER
 from highwater.monitor.web.pages import compile_templates
+from highwater.monitor.web.plain_pages import TYPES, alive, ready, static_file
 from highwater.monitor.web.routing import Route
 from highwater.monitor.web.site import Settings, Site, ZooKeeperReader
-from highwater.monitor.web.static_files import TYPES, static_file
 
 ROUTES: Final = (
     *(Route(f"/static/{name}", None, static_file) for name in TYPES),
-    Route("/healthz", None, health.alive),
-    Route("/readyz", None, health.ready),
+    Route("/healthz", None, alive),
+    Route("/readyz", None, ready),
     Route("/login", None, login_pages.login_form, login_pages.login),
     Route("/setup", None, login_pages.set_up_form, login_pages.set_up),
     Route("/", Role.VIEWER, cluster_pages.overview),

@@ -14,8 +14,8 @@ from highwater.monitor.web.broker_tables import brokers_table, directories_table
 from highwater.monitor.web.event_tables import events_table
 from highwater.monitor.web.explorer import points_table
 from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table, topic_groups_table
-from highwater.monitor.web.headroom_tables import headroom_table
 from highwater.monitor.web.host_tables import (
+    headroom_table,
     host_brokers_table,
     host_directories_table,
     host_disks_table,

@@ -7,8 +7,9 @@ from starlette.responses import Response
 from highwater.monitor.figures import headroom as headroom_figures
 from highwater.monitor.figures.hosts import verdict
 from highwater.monitor.web import history_charts
-from highwater.monitor.web.headroom_tables import FORMULA, headroom_table
 from highwater.monitor.web.host_tables import (
+    FORMULA,
+    headroom_table,
     host_brokers_table,
     host_directories_table,
     host_disks_table,

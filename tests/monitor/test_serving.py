@@ -83,7 +83,7 @@ def test_a_history_is_of_the_cluster_that_answers_first(tmp_path: Path) -> None:
         monitor = Monitor(MadeUpSource([replace(cluster, cluster_id=cluster_id)]), 0.02, writer)
         task = asyncio.create_task(monitor.run())
         try:
-            await until(lambda: task.done() or monitor.state().ticks > 0)
+            await until(lambda: task.done() or writer.state.ticks > 0)
             if task.done():
                 await task
         finally:

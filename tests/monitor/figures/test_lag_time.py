@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.monitor.figures.lag_time import catch_up_ms, lag_time
+from highwater.monitor.figures.lag import catch_up_ms, lag_time
 from highwater.monitor.figures.rows import Duration
 
 TIMES = [0, 10_000, 20_000, 30_000]

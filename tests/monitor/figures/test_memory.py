@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from highwater.common.topic_partition import TopicPartition
+from highwater.monitor.figures.lag import deleted_per_s
 from highwater.monitor.figures.memory import FULL_MS, SPARSE_MS, STARTS_MS, WINDOW_MS, Memory
 from highwater.monitor.figures.rates import consumed_per_s, produced_per_s
-from highwater.monitor.figures.retention import deleted_per_s
 from highwater.monitor.model import Commit, Group, GroupState, Snapshot
 from tests.monitor.clusters import TICK_MS, group, partition, snapshot, topic
 

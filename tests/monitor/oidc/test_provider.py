@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from highwater.common.bounded_http import Answer, Question, address_problem
-from highwater.monitor.oidc.addresses import issuer_problem
 from highwater.monitor.oidc.discovery import BASIC, POST, Provider, keys_of, provider_of
 from highwater.monitor.oidc.known import KEPT_S, RENEWED_AFTER_S, KnownProvider
 from highwater.monitor.oidc.pending import KEPT_S as PENDING_S
 from highwater.monitor.oidc.pending import Pending, PendingLogins
 from highwater.monitor.oidc.refusal import Refusal, provider_fault
 from highwater.monitor.oidc.roles import RoleTable, claim_of
+from highwater.monitor.oidc.settings import issuer_problem
 from highwater.monitor.users import Role
 from tests.monitor.oidc.provider import ISSUER, SETTINGS, FakeProvider
 
