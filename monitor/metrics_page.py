@@ -157,7 +157,7 @@ def _group_partitions(cluster: Mapping[str, str], figures: Figures) -> Iterator[
 
     def with_member(row: GroupPartitionFigures) -> Labels:
         of = {"group": row.group, "topic": row.topic, "partition": row.partition}
-        return {**cluster, **of, "member_host": row.host, "client_id": row.client_id}
+        return {**cluster, **of, "member_host": row.owner.host, "client_id": row.owner.client_id}
 
     rows = Samples(partitions, lambda r: {"consumergroup": r.group, "topic": r.topic, "partition": r.partition})
     help_text = "Committed offset of a group in a partition."

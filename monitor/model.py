@@ -143,6 +143,9 @@ class Member:
     assigned: tuple[TopicPartition, ...] = ()
 
 
+NO_MEMBER: Final = Member("", "", "")
+
+
 class GroupState(Enum):
     """The names that `kafka-consumer-groups` prints."""
 

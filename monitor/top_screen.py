@@ -12,12 +12,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from highwater.common.figure_table import FigureTable
-from highwater.common.units import NONE, count_text, percent_text, plural, rate_text, size_text, wait_text
+from highwater.common.units import NONE, count_text, plural, wait_text
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.lag import lag_text
-from highwater.monitor.figures.rows import BrokerFigures, Duration, GroupFigures, LagVerdict, Level, TopicFigures
+from highwater.monitor.figures.rows import BrokerFigures, GroupFigures, LagVerdict, Level, TopicFigures
 from highwater.monitor.model import Snapshot
 from highwater.monitor.state import MonitorState
+from highwater.monitor.web import words
 
 _STYLES: Final = {Level.OK: "green", Level.UNKNOWN: "", Level.WARN: "yellow", Level.ERROR: "bold red"}
 _VERDICT_LINES: Final = 2
@@ -47,7 +48,7 @@ def screen(snapshot: Snapshot, figures: Figures, state: MonitorState, width: int
         Text(),
         _brokers(brokers[: shown[0]]),
         Text(),
-        _groups(snapshot, groups[: shown[1]]),
+        _groups(groups[: shown[1]]),
         Text(),
         _topics(topics[: shown[2]]),
         _footer(snapshot, state, hidden),
@@ -77,8 +78,8 @@ def _totals(snapshot: Snapshot, figures: Figures) -> Text:
         plural(totals.topics, "topic"),
         plural(totals.partitions, "partition"),
         plural(totals.groups, "group"),
-        _rate(totals.offsets_per_s),
-        _size(totals.size_bytes),
+        words.rate(totals.offsets_per_s),
+        words.size(totals.size_bytes),
     ]
     return Text(" · ".join(parts), style="dim", overflow="ellipsis", no_wrap=True)
 
@@ -89,34 +90,32 @@ def _brokers(brokers: Sequence[BrokerFigures]) -> FigureTable:
     table.add_figures("LEADERS", "REPLICAS", "OUT OF SYNC", "IN", "OUT", "SIZE", "DISK FREE")
     for each in brokers:
         name = f"{each.node_id}{'' if each.is_alive else ' gone'}"
-        free = NONE if each.disk_usable_percent is None else percent_text(each.disk_usable_percent / 100, 2)
         table.add_row(
             Text(name, style=_STYLES[each.level]),
             count_text(each.leaders),
             count_text(each.replicas),
             count_text(each.out_of_sync_replicas),
-            _bytes_rate(each.bytes_in_per_s),
-            _bytes_rate(each.bytes_out_per_s),
-            _size(each.size_bytes),
-            free,
+            words.size_rate(each.bytes_in_per_s),
+            words.size_rate(each.bytes_out_per_s),
+            words.size(each.size_bytes),
+            words.percent(each.disk_usable_percent),
         )
     return table
 
 
-def _groups(snapshot: Snapshot, groups: Sequence[GroupFigures]) -> FigureTable:
+def _groups(groups: Sequence[GroupFigures]) -> FigureTable:
     table = FigureTable(header_style="bold", leaves_out=("STATE", "MEMBERS", "CATCH UP", "LAG TIME"))
     table.add_names("GROUP")
     table.add_figures("VERDICT", "STATE", justify="left")
     table.add_figures("MEMBERS", "LAG", "LAG TIME", "CATCH UP")
     for each in groups:
-        known = snapshot.groups.get(each.name)
         table.add_row(
             Text(_printable(each.name)),
             Text(each.verdict.value, style=_STYLES[each.verdict.level]),
-            NONE if known is None else known.state.value,
+            each.state.value,
             count_text(each.members),
-            _lag(each),
-            _duration(each.lag_time),
+            NONE if each.lag is None else lag_text(each.lag, each.lag_error),
+            words.age(each.lag_time),
             _catch_up(each),
         )
     return table
@@ -130,11 +129,11 @@ def _topics(topics: Sequence[TopicFigures]) -> FigureTable:
         table.add_row(
             Text(_printable(each.name), style=_STYLES[each.level]),
             count_text(each.partitions),
-            _rate(each.offsets_per_s),
-            _size(each.size_bytes),
-            _percent(each.balance.skew_percent),
-            _percent(each.balance.leader_skew_percent),
-            NONE if each.worst_lag is None else count_text(each.worst_lag),
+            words.rate(each.offsets_per_s),
+            words.size(each.size_bytes),
+            words.percent(each.balance.skew_percent),
+            words.percent(each.balance.leader_skew_percent),
+            words.count(each.worst_lag),
         )
     return table
 
@@ -149,38 +148,10 @@ def _footer(snapshot: Snapshot, state: MonitorState, hidden: Sequence[int]) -> T
     return Text(" · ".join(parts), style="bold red" if state.error else "dim", overflow="ellipsis", no_wrap=True)
 
 
-def _lag(group: GroupFigures) -> str:
-    if group.lag is None:
-        return NONE
-    return lag_text(group.lag, group.lag_error)
-
-
 def _catch_up(group: GroupFigures) -> str:
     if group.verdict is not LagVerdict.OK and group.never_catches_up:
         return "never"
     return NONE if group.catch_up_ms is None else wait_text(group.catch_up_ms / 1000)
-
-
-def _duration(duration: Duration | None) -> str:
-    if duration is None:
-        return NONE
-    return f"{'≥ ' if duration.is_least else ''}{wait_text(duration.ms / 1000)}"
-
-
-def _rate(per_s: float | None) -> str:
-    return NONE if per_s is None else rate_text(per_s)
-
-
-def _bytes_rate(per_s: float | None) -> str:
-    return NONE if per_s is None else f"{size_text(per_s)}/s"
-
-
-def _size(size_bytes: int | None) -> str:
-    return NONE if size_bytes is None else size_text(size_bytes)
-
-
-def _percent(percent: int | None) -> str:
-    return NONE if percent is None else f"{percent} %"
 
 
 def _printable(text: str) -> str:

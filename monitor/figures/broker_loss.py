@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from highwater.common.units import count_text, plural
-from highwater.monitor.figures.health import in_sync_after
-from highwater.monitor.figures.rows import BrokerLoss
 from highwater.monitor.model import Partition
 
 
 @dataclass(slots=True)
-class LossCount:
-    """Counts for one broker while partitions are gone through."""
+class BrokerLoss:
+    """What would happen if a broker died now; counted while partitions are gone through."""
 
     offline: int = 0
+    """Partitions that nobody could read or write: no other replica is in sync."""
     under_min_isr: int = 0
+    """Partitions that would reject writes with acks=all. Offline partitions are not among them."""
     unknown_min_isr: int = 0
+    """Partitions with a replica on it whose `min.insync.replicas` is not known."""
     new_leaders: dict[int, int] = field(default_factory=dict)
+    """Partitions that each other broker would take over as leader."""
 
     def add(self, broker: int, partition: Partition, min_isr: int | None) -> None:
         """Count what the death of `broker`, which has a replica of it, does to `partition`."""
@@ -35,11 +37,8 @@ class LossCount:
             elected = in_sync_after(partition, broker)[0]
             self.new_leaders[elected] = self.new_leaders.get(elected, 0) + 1
 
-    def frozen(self) -> BrokerLoss:
-        taken = dict(sorted(self.new_leaders.items()))
-        return BrokerLoss(self.offline, self.under_min_isr, self.unknown_min_isr, taken, self._sentence())
-
-    def _sentence(self) -> str:
+    @property
+    def sentence(self) -> str:
         parts = []
         if self.offline:
             parts.append(f"{plural(self.offline, 'partition')} would have no leader")
@@ -55,3 +54,9 @@ class LossCount:
         if self.unknown_min_isr:
             sentence += f"; min.insync.replicas of {plural(self.unknown_min_isr, 'partition')} is not known"
         return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def in_sync_after(partition: Partition, lost: int) -> list[int]:
+    """Return the replicas that stay in sync without broker `lost`, in the order in which they are elected."""
+    in_sync = partition.in_sync_replicas
+    return [broker for broker in partition.replicas if broker != lost and broker in in_sync]

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from highwater.common.units import percent_text, plural
-from highwater.monitor.figures.broker_loss import LossCount
-from highwater.monitor.figures.health import HealthCount, min_isr
+from highwater.monitor.figures.broker_loss import BrokerLoss
+from highwater.monitor.figures.health import min_isr
 from highwater.monitor.figures.memory import BYTES_IN, BYTES_OUT, Memory, Points
 from highwater.monitor.figures.rates import counter_per_s
-from highwater.monitor.figures.rows import BrokerFigures, Level, PartitionFigures
+from highwater.monitor.figures.rows import BrokerFigures, Health, Level, PartitionFigures
+from highwater.monitor.figures.sums import known_sum
 from highwater.monitor.figures.topics import Holdings, count_partition
 from highwater.monitor.figures.trend import slope
 from highwater.monitor.model import Broker, Snapshot
@@ -29,8 +30,8 @@ class Tally:
     preferred_leaders: int = 0
     replicas: int = 0
     out_of_sync: int = 0
-    health: HealthCount = field(default_factory=HealthCount)
-    loss: LossCount = field(default_factory=LossCount)
+    health: Health = field(default_factory=Health)
+    loss: BrokerLoss = field(default_factory=BrokerLoss)
     size_bytes: int = 0
     knows_size: bool = False
     offsets_per_s: float = 0.0
@@ -93,18 +94,12 @@ def broker_figures(broker: Broker, memory: Memory, tallies: Mapping[int, Tally])
     read_ms = memory.newest.at_ms if broker.metrics_at_ms is None else broker.metrics_at_ms
     counted_in = counter_per_s(memory.counters.get((broker.node_id, BYTES_IN)), read_ms)
     estimated_in = own.bytes_in_per_s if own.knows_bytes else None
-    totals = [directory.total_bytes for directory in broker.directories if directory.total_bytes is not None]
-    usable = [directory.usable_bytes for directory in broker.directories if directory.usable_bytes is not None]
     percents = [
         100 * directory.usable_bytes / directory.total_bytes
         for directory in broker.directories
         if directory.usable_bytes is not None and directory.total_bytes
     ]
-    full = [
-        eta
-        for directory in broker.directories
-        if (eta := full_ms(memory.usable_bytes.get((broker.node_id, directory.path)))) is not None
-    ]
+    full = (full_ms(memory.usable_bytes.get((broker.node_id, each.path))) for each in broker.directories)
     offline = tuple(directory.path for directory in broker.directories if directory.error)
     least_percent = min(percents, default=None)
     level, sentence = _judge(broker, own, offline, least_percent)
@@ -119,19 +114,19 @@ def broker_figures(broker: Broker, memory: Memory, tallies: Mapping[int, Tally])
         replicas=own.replicas,
         leader_share=own.leaders / leaders if leaders else None,
         replica_share=own.replicas / replicas if replicas else None,
-        health=own.health.frozen(),
+        health=own.health,
         out_of_sync_replicas=own.out_of_sync,
         size_bytes=own.size_bytes if own.knows_size else None,
-        disk_total_bytes=sum(totals) if totals else None,
-        disk_usable_bytes=sum(usable) if usable else None,
+        disk_total_bytes=known_sum(directory.total_bytes for directory in broker.directories),
+        disk_usable_bytes=known_sum(directory.usable_bytes for directory in broker.directories),
         disk_usable_percent=least_percent,
-        disk_full_ms=min(full, default=None),
+        disk_full_ms=min((eta for eta in full if eta is not None), default=None),
         offline_directories=offline,
         offsets_per_s=own.offsets_per_s if own.knows_rate else None,
         bytes_in_per_s=estimated_in if counted_in is None else counted_in,
         bytes_out_per_s=counter_per_s(memory.counters.get((broker.node_id, BYTES_OUT)), read_ms),
         metrics=broker.metrics,
-        if_it_dies=own.loss.frozen() if broker.is_alive else None,
+        if_it_dies=own.loss if broker.is_alive else None,
     )
 
 

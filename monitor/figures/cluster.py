@@ -7,9 +7,8 @@ each tick: half an hour of large snapshots would not fit into its memory.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from highwater.common.ceilings import Ceilings
 from highwater.kafka.client.host_processes import SETTINGS, HostProcesses, host_processes
@@ -18,7 +17,7 @@ from highwater.monitor.figures.distribution import balance
 from highwater.monitor.figures.findings import findings, verdict
 from highwater.monitor.figures.groups import GroupRows, group_figures
 from highwater.monitor.figures.headroom import Headroom, headroom_of
-from highwater.monitor.figures.health import HealthCount, default_min_isr
+from highwater.monitor.figures.health import default_min_isr
 from highwater.monitor.figures.host_findings import findings_of_headroom, findings_of_hosts
 from highwater.monitor.figures.hosts import HostFigures, host_figures
 from highwater.monitor.figures.memory import Memory
@@ -29,6 +28,7 @@ from highwater.monitor.figures.rows import (
     Finding,
     GroupFigures,
     GroupPartitionFigures,
+    Health,
     LagVerdict,
     Level,
     PartitionFigures,
@@ -36,6 +36,7 @@ from highwater.monitor.figures.rows import (
     Totals,
     TransactionFigures,
 )
+from highwater.monitor.figures.sums import known_sum
 from highwater.monitor.figures.topics import UNREAD, Context, holdings_of, partition_figures, readings_of, topic_figures
 from highwater.monitor.figures.transactions import hanging, transaction_figures
 from highwater.monitor.model import Snapshot
@@ -149,7 +150,7 @@ def _totals(
     brokers: Mapping[int, BrokerFigures],
     groups: Mapping[str, GroupFigures],
 ) -> Totals:
-    health = HealthCount()
+    health = Health()
     for topic in topics.values():
         health.add(topic.health)
     sharing = sharing_a_disk(snapshot, brokers)
@@ -166,14 +167,14 @@ def _totals(
             row.verdict is LagVerdict.UNKNOWN and row.no_commit < row.partitions for row in groups.values()
         ),
         idle_groups=sum(_is_idle(row) for row in groups.values()),
-        health=health.frozen(),
-        produced_offsets=_sum(row.produced_offsets for row in topics.values()),
-        offsets_per_s=_sum(row.offsets_per_s for row in topics.values()),
-        bytes_in_per_s=_sum(row.bytes_in_per_s for row in brokers.values()),
-        bytes_out_per_s=_sum(row.bytes_out_per_s for row in brokers.values()),
-        size_bytes=_sum(row.size_bytes for row in topics.values()),
-        disk_total_bytes=_sum(row.disk_total_bytes for row in with_disks),
-        disk_usable_bytes=_sum(row.disk_usable_bytes for row in with_disks),
+        health=health,
+        produced_offsets=known_sum(row.produced_offsets for row in topics.values()),
+        offsets_per_s=known_sum(row.offsets_per_s for row in topics.values()),
+        bytes_in_per_s=known_sum(row.bytes_in_per_s for row in brokers.values()),
+        bytes_out_per_s=known_sum(row.bytes_out_per_s for row in brokers.values()),
+        size_bytes=known_sum(row.size_bytes for row in topics.values()),
+        disk_total_bytes=known_sum(row.disk_total_bytes for row in with_disks),
+        disk_usable_bytes=known_sum(row.disk_usable_bytes for row in with_disks),
         processes=_processes(snapshot),
     )
 
@@ -200,12 +201,3 @@ def _balance(brokers: Mapping[int, BrokerFigures], alive: int) -> Balance:
         {node_id: row.bytes_in_per_s for node_id, row in brokers.items() if row.bytes_in_per_s is not None},
         {node_id: row.size_bytes for node_id, row in brokers.items() if row.size_bytes is not None},
     )
-
-
-_Amount = TypeVar("_Amount", int, float)
-
-
-def _sum(amounts: Iterable[_Amount | None]) -> _Amount | None:
-    """Sum of what is known; None if nothing is."""
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if known else None

@@ -24,10 +24,9 @@ from highwater.monitor.figures.rows import (
 )
 from highwater.monitor.figures.sums import known_max, known_sum
 from highwater.monitor.figures.verdicts import READ_ALL, Company, Judgement, Paces, Readers, Track, judge
-from highwater.monitor.model import Commit, Group, Member, Partition, Snapshot
+from highwater.monitor.model import NO_MEMBER, Commit, Group, Member, Partition, Snapshot
 
 _UNJUDGED = {LagState.BEYOND_END: LagVerdict.LOSS}
-_NO_MEMBER = Member("", "", "")
 _NO_LAG = Duration(0.0)
 
 
@@ -58,7 +57,7 @@ class GroupRows:
                 readers = Readers.NOBODY
             else:
                 readers = Readers.OWNER if owner is not None or not owners else Readers.OTHERS
-            rows.append(self._row(group, key, commit, partition, owner or _NO_MEMBER, readers, series.get(key)))
+            rows.append(self._row(group, key, commit, partition, owner or NO_MEMBER, readers, series.get(key)))
         return tuple(rows)
 
     def _row(
@@ -103,28 +102,26 @@ class GroupRows:
                     judgement = self._look_again(group, key, owner.client_id) or judgement
         verdict = judgement.verdict
         return GroupPartitionFigures(
-            group.name,
-            key[0],
-            key[1],
-            lag.state,
-            None if commit is None else commit.offset,
-            None if partition is None else partition.log_start_offset,
-            None if partition is None else partition.end_offset,
-            lag.lag,
-            lag.error,
-            lag.lost,
-            time,
-            None if catch_up == inf else catch_up,
-            catch_up == inf,
-            produced,
-            consumed,
-            eta,
-            verdict,
-            Level.OK if verdict is LagVerdict.OK else self._level(verdict, readers, series),
-            judgement.reason,
-            owner.member_id,
-            owner.client_id,
-            owner.host,
+            group=group.name,
+            topic=key[0],
+            partition=key[1],
+            state=lag.state,
+            committed_offset=None if commit is None else commit.offset,
+            log_start_offset=None if partition is None else partition.log_start_offset,
+            end_offset=None if partition is None else partition.end_offset,
+            lag=lag.lag,
+            lag_error=lag.error,
+            lost=lag.lost,
+            lag_time=time,
+            catch_up_ms=None if catch_up == inf else catch_up,
+            never_catches_up=catch_up == inf,
+            produced_per_s=produced,
+            consumed_per_s=consumed,
+            loss_eta_ms=eta,
+            verdict=verdict,
+            level=Level.OK if verdict is LagVerdict.OK else self._level(verdict, readers, series),
+            reason=judgement.reason,
+            owner=owner,
         )
 
     def _judge(

@@ -7,14 +7,15 @@ in milliseconds. `monitor/figures/cluster.py` makes the rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import NamedTuple
 
 from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import plural
 from highwater.kafka.client.host_processes import HostProcesses
-from highwater.monitor.model import GroupState
+from highwater.monitor.figures.broker_loss import BrokerLoss
+from highwater.monitor.model import GroupState, Member
 
 
 class Level(Enum):
@@ -97,8 +98,9 @@ class Balance(NamedTuple):
     leader_moves: int
 
 
-class Health(NamedTuple):
-    """Partitions of a topic, a broker or the cluster, by what is wrong with them."""
+@dataclass(slots=True)
+class Health:
+    """Partitions of a topic, a broker or the cluster, by what is wrong with them; counted once for each snapshot."""
 
     offline: int = 0
     """Without a leader: nobody can read or write them."""
@@ -116,6 +118,10 @@ class Health(NamedTuple):
     """Their end offset is not known: the leader did not answer, or there is none."""
     hanging_transactions: int = 0
     """Partitions with a transaction that nobody ends, or that is late: `transactions.hanging`."""
+
+    def add(self, other: Health) -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
 class PartitionFigures(NamedTuple):
@@ -267,10 +273,8 @@ class GroupPartitionFigures(NamedTuple):
     level: Level
     """The verdict's level; UNKNOWN if the group stands still and was never seen to read: it may be abandoned."""
     reason: Sentence
-    member_id: str = ""
-    """The member that the partition is assigned to; empty if there is none."""
-    client_id: str = ""
-    host: str = ""
+    owner: Member
+    """The member that the partition is assigned to; NO_MEMBER if there is none."""
 
     @property
     def sentence(self) -> str:
@@ -377,21 +381,6 @@ class TransactionFigures(NamedTuple):
     @property
     def key(self) -> TopicPartition:
         return (self.topic, self.partition)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerLoss:
-    """What would happen if this broker died now."""
-
-    offline: int
-    """Partitions that nobody could read or write: no other replica is in sync."""
-    under_min_isr: int
-    """Partitions that would reject writes with acks=all. Offline partitions are not among them."""
-    unknown_min_isr: int
-    """Partitions with a replica on it whose `min.insync.replicas` is not known."""
-    new_leaders: Mapping[int, int] = field(default_factory=dict)
-    """Partitions that each other broker would take over as leader."""
-    sentence: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Final
 from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import plural
 from highwater.monitor.figures.distribution import balance
-from highwater.monitor.figures.health import HealthCount, min_isr
+from highwater.monitor.figures.health import min_isr
 from highwater.monitor.figures.memory import Memory
 from highwater.monitor.figures.rates import Rates
 from highwater.monitor.figures.rows import (
@@ -133,12 +133,11 @@ def topic_figures(
     context: Context,
 ) -> TopicFigures:
     bytes_in: dict[int, float] = {}
-    count = HealthCount()
+    health = Health()
     for partition, row in zip(topic.partitions, rows, strict=True):
-        count_partition(count, partition, row)
+        count_partition(health, partition, row)
         if row.bytes_in_per_s is not None:
             bytes_in[partition.leader] = bytes_in.get(partition.leader, 0.0) + row.bytes_in_per_s
-    health = count.frozen()
     rate = known_sum(row.offsets_per_s for row in rows)
     level, sentence = _judge(topic, health)
     return TopicFigures(
@@ -166,7 +165,7 @@ def topic_figures(
     )
 
 
-def count_partition(count: HealthCount, partition: Partition, row: PartitionFigures) -> None:
+def count_partition(count: Health, partition: Partition, row: PartitionFigures) -> None:
     if row.is_offline:
         count.offline += 1
     elif not row.is_preferred_leader:

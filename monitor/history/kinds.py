@@ -287,7 +287,7 @@ GROUP_PARTITION: Final[Kind[GroupPartitionFigures]] = Kind(
         _gauge("lag", "lag in offsets", lambda r: r.lag),
         _gauge("lag_s", "age of the oldest record not committed, in seconds", lambda r: _seconds(r.lag_time)),
         _text("verdict", "what the monitor concludes", lambda r: r.verdict.value),
-        _text("member", "client id of the member that has the partition", lambda r: storable(r.client_id)),
+        _text("member", "client id of the member that has the partition", lambda r: storable(r.owner.client_id)),
     ),
     is_detail=True,
 )

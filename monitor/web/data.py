@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from starlette.responses import JSONResponse, Response
 
 from highwater.common.host_answer import HostAnswer
 from highwater.monitor.figures.hosts import HostFigures
+from highwater.monitor.model import Broker, Group, Topic
 from highwater.monitor.web.alert_tables import alerts_table, findings_table, notices_table, targets_table
 from highwater.monitor.web.broker_tables import brokers_table, directories_table, sources_table
 from highwater.monitor.web.event_tables import events_table
@@ -29,68 +30,44 @@ from highwater.monitor.web.topic_tables import config_table, partitions_table, t
 from highwater.monitor.web.transaction_tables import topic_transactions_table, transactions_table
 from highwater.monitor.web.zookeeper_tables import servers_table
 
+Thing = TypeVar("Thing")
 Maker = Callable[[Call, Seen], Table[Any] | None]
 API: Final = "/api/v1/"
 CSV: Final = "/csv/"
 
 
-def _partitions(call: Call, seen: Seen) -> Table[Any] | None:
-    topic = seen.snapshot.topics.get(call.query.get("name", ""))
-    return partitions_table(topic, seen.figures) if topic else None
+def _topic(make: Callable[[Topic, Seen], Table[Any]]) -> Maker:
+    return _named(lambda seen: seen.snapshot.topics, make)
 
 
-def _topic_config(call: Call, seen: Seen) -> Table[Any] | None:
-    topic = seen.snapshot.topics.get(call.query.get("name", ""))
-    return config_table("topic/config", topic.config, "") if topic else None
+def _group(make: Callable[[Group, Seen], Table[Any]]) -> Maker:
+    return _named(lambda seen: seen.snapshot.groups, make)
 
 
-def _topic_groups(call: Call, seen: Seen) -> Table[Any] | None:
-    name = call.query.get("name", "")
-    return topic_groups_table(name, seen.figures) if name in seen.snapshot.topics else None
+def _host(make: Callable[[HostFigures], Table[Any]]) -> Maker:
+    return _named(lambda seen: seen.figures.hosts, lambda row, seen: make(row))
 
 
-def _topic_transactions(call: Call, seen: Seen) -> Table[Any] | None:
-    name = call.query.get("name", "")
-    return topic_transactions_table(name, seen.figures) if name in seen.snapshot.topics else None
+def _agent(make: Callable[[HostAnswer | None], Table[Any]]) -> Maker:
+    return _named(lambda seen: seen.snapshot.hosts, lambda host, seen: make(host.answer))
 
 
-def _group_partitions(call: Call, seen: Seen) -> Table[Any] | None:
-    name = call.query.get("name", "")
-    return group_partitions_table(name, seen.figures) if name in seen.snapshot.groups else None
+def _named(of: Callable[[Seen], Mapping[str, Thing]], make: Callable[[Thing, Seen], Table[Any]]) -> Maker:
+    """Return the maker of the table of one thing, whose name is in the query."""
 
-
-def _members(call: Call, seen: Seen) -> Table[Any] | None:
-    group = seen.snapshot.groups.get(call.query.get("name", ""))
-    return members_table(group) if group else None
-
-
-def _directories(call: Call, seen: Seen) -> Table[Any] | None:
-    broker = _broker(call, seen)
-    return directories_table(broker) if broker else None
-
-
-def _broker_config(call: Call, seen: Seen) -> Table[Any] | None:
-    broker = _broker(call, seen)
-    return config_table("broker/config", broker.config, "") if broker else None
-
-
-def _broker(call: Call, seen: Seen) -> Any:
-    text = call.query.get("id", "")
-    return seen.snapshot.brokers.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else None
-
-
-def _host_rows(make: Callable[[HostFigures], Table[Any]]) -> Maker:
     def maker(call: Call, seen: Seen) -> Table[Any] | None:
-        row = seen.figures.hosts.get(call.query.get("name", ""))
-        return make(row) if row else None
+        thing = of(seen).get(call.query.get("name", ""))
+        return None if thing is None else make(thing, seen)
 
     return maker
 
 
-def _host_answer(make: Callable[[HostAnswer | None], Table[Any]]) -> Maker:
+def _broker(make: Callable[[Broker], Table[Any]]) -> Maker:
     def maker(call: Call, seen: Seen) -> Table[Any] | None:
-        host = seen.snapshot.hosts.get(call.query.get("name", ""))
-        return make(host.answer) if host else None
+        text = call.query.get("id", "")
+        node_id = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+        broker = seen.snapshot.brokers.get(node_id)
+        return None if broker is None else make(broker)
 
     return maker
 
@@ -100,24 +77,24 @@ TABLES: Final[Mapping[str, Maker]] = {
     "alerts": lambda call, seen: alerts_table(call.site.alerts.open() if call.site.alerts else (), seen.figures),
     "alerts/notices": lambda call, seen: notices_table(call.site.alerts.recent() if call.site.alerts else ()),
     "alerts/targets": lambda call, seen: targets_table(call.site.alerts.targets() if call.site.alerts else ()),
-    "broker/config": _broker_config,
-    "broker/directories": _directories,
+    "broker/config": _broker(lambda broker: config_table("broker/config", broker.config, "")),
+    "broker/directories": _broker(directories_table),
     "brokers": lambda call, seen: brokers_table(seen.snapshot, seen.figures),
     "events": events_table,
     "explorer": points_table,
     "findings": lambda call, seen: findings_table(seen.figures),
-    "group/members": _members,
-    "group/partitions": _group_partitions,
+    "group/members": _group(lambda group, seen: members_table(group)),
+    "group/partitions": _group(lambda group, seen: group_partitions_table(group.name, seen.figures)),
     "groups": lambda call, seen: groups_table(seen.snapshot, seen.figures),
-    "topic/config": _topic_config,
-    "topic/groups": _topic_groups,
-    "topic/partitions": _partitions,
-    "topic/transactions": _topic_transactions,
+    "topic/config": _topic(lambda topic, seen: config_table("topic/config", topic.config, "")),
+    "topic/groups": _topic(lambda topic, seen: topic_groups_table(topic.name, seen.figures)),
+    "topic/partitions": _topic(lambda topic, seen: partitions_table(topic, seen.figures)),
+    "topic/transactions": _topic(lambda topic, seen: topic_transactions_table(topic.name, seen.figures)),
     "headroom": lambda call, seen: headroom_table(seen),
-    "host/brokers": _host_rows(host_brokers_table),
-    "host/directories": _host_answer(host_directories_table),
-    "host/disks": _host_rows(host_disks_table),
-    "host/drift": _host_answer(host_drift_table),
+    "host/brokers": _host(host_brokers_table),
+    "host/directories": _agent(host_directories_table),
+    "host/disks": _host(host_disks_table),
+    "host/drift": _agent(host_drift_table),
     "hosts": lambda call, seen: hosts_table(seen),
     "topics": lambda call, seen: topics_table(seen.figures),
     "transactions": lambda call, seen: transactions_table(seen.figures),

@@ -143,7 +143,7 @@ _READING: Final[tuple[Column[GroupPartitionFigures], ...]] = (
         lambda r: words.age(r.lag_time),
     ),
 )
-_CLIENT: Final[Column[GroupPartitionFigures]] = Column("client_id", "Client", NAME_IF_ANY, lambda r: r.client_id)
+_CLIENT: Final[Column[GroupPartitionFigures]] = Column("client_id", "Client", NAME_IF_ANY, lambda r: r.owner.client_id)
 
 _PARTITIONS: Final[tuple[Column[GroupPartitionFigures], ...]] = (
     Column("topic", "Topic", TOPIC, lambda r: r.topic),
@@ -155,8 +155,8 @@ _PARTITIONS: Final[tuple[Column[GroupPartitionFigures], ...]] = (
     Column("catch_up", "Caught up in", MILLISECONDS, lambda r: r.catch_up_ms, words.catch_up),
     Column("loss_eta", "Data lost in", MILLISECONDS, lambda r: r.loss_eta_ms),
     _CLIENT,
-    Column("host", "Host", NAME_IF_ANY, lambda r: r.host),
-    Column("member_id", "", TEXT, lambda r: r.member_id),
+    Column("host", "Host", NAME_IF_ANY, lambda r: r.owner.host),
+    Column("member_id", "", TEXT, lambda r: r.owner.member_id),
     Column("state", "", TEXT, lambda r: r.state.value),
     Column("lost", "", COUNT, lambda r: r.lost),
     Column("sentence", "", TEXT, lambda r: r.sentence),

@@ -260,7 +260,7 @@ def test_lag_has_its_error_and_its_time() -> None:
     (row,) = figures.group_partitions["billing"]
     assert (row.lag, row.lag_error, row.lag_time) == (3_000, 2, Duration(30_000))
     assert (row.produced_per_s, row.consumed_per_s, row.never_catches_up) == (100, 100, True)
-    assert (row.member_id, row.client_id, row.host) == ("billing-1-5f1c", "billing-1", "/10.0.0.7")
+    assert (row.owner.member_id, row.owner.client_id, row.owner.host) == ("billing-1-5f1c", "billing-1", "/10.0.0.7")
     assert derive(ticks(5, lag=9_000)).groups["billing"].lag_time == Duration(4.0 * TICK_MS, is_least=True)
 
 
