@@ -102,7 +102,7 @@ class Waits(NamedTuple):
     most: float
 
 
-class Measured:
+class MeasuredReads:
     """Of one version, a figure for each round."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ def main() -> None:
     raise SystemExit(_print(measured, options))
 
 
-def _measured(versions: Mapping[str, Path | None], options: argparse.Namespace) -> dict[str, Measured]:
+def _measured(versions: Mapping[str, Path | None], options: argparse.Namespace) -> dict[str, MeasuredReads]:
     with ExitStack() as stack:
         pool = stack.enter_context(ProcessPoolExecutor(1, mp_context=get_context("spawn")))
         served: dict[str, Served] = {}
@@ -180,7 +180,7 @@ def _measured(versions: Mapping[str, Path | None], options: argparse.Namespace) 
             records = _write(broker.port, int(options.gib * (1 << 30)))
             files = sorted((broker.data / f"{_COLD}-0").glob("*.log"))
             served[name] = Served(broker.port, broker.process_id, files, records)
-        measured = {name: Measured() for name in served}
+        measured = {name: MeasuredReads() for name in served}
         produce = _producer_of(pool, options.rate, options.seconds)
         pool.submit(os.getpid).result(_DEADLINE_S)  # it runs before this process becomes nicer
         os.nice(options.reader_nice)
@@ -234,7 +234,7 @@ Produce = Callable[[int, Callable[[], object] | None], Waits]
 """Of a port, and of what reads meanwhile."""
 
 
-def _measure(served: Served, measured: Measured, produce: Produce, group: Path | None) -> None:
+def _measure(served: Served, measured: MeasuredReads, produce: Produce, group: Path | None) -> None:
     with _consumer(served) as consume:
         passes = 0
 
@@ -418,7 +418,7 @@ def produce_steadily(port: int, rate: int, seconds: float) -> Waits:
 # What came out
 
 
-def _print(measured: dict[str, Measured], options: argparse.Namespace) -> int:
+def _print(measured: dict[str, MeasuredReads], options: argparse.Namespace) -> int:
     console = Console()
     own = measured[_THIS]
     ratio, more = own.of_dd("cold consumer"), own.more_p99("cold consumer")

@@ -41,7 +41,7 @@ MEASURE_S: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class GeneratorCost:
     """Of one run: acknowledged records per second of wall time, and CPU time for each of them."""
 
     records_per_s: float
@@ -73,7 +73,7 @@ def main(
 # --- the two sides ---------------------------------------------------------------------------------------------------
 
 
-def generator(launcher: ProcessLauncher, broker: str, size_bytes: int, rate_per_s: int | None) -> Cost:
+def generator(launcher: ProcessLauncher, broker: str, size_bytes: int, rate_per_s: int | None) -> GeneratorCost:
     """One producer of the load generator; as fast as it can without a rate."""
     plan = LoadPlan(
         bootstrap_servers=broker,
@@ -95,17 +95,17 @@ def generator(launcher: ProcessLauncher, broker: str, size_bytes: int, rate_per_
     if result.errors or result.delivery.failed or result.delivery.acked != result.delivery.sent:
         raise RuntimeError(f"the generator lost records to the mock broker: {result.delivery}, {result.errors}")
     acked = sum(result.acked[WARMUP_S : WARMUP_S + MEASURE_S])
-    return Cost(acked / MEASURE_S, result.generator.producer_cpu_ns_per_record)
+    return GeneratorCost(acked / MEASURE_S, result.generator.producer_cpu_ns_per_record)
 
 
-def bare_loop(broker: str, size_bytes: int) -> Cost:
+def bare_loop(broker: str, size_bytes: int) -> GeneratorCost:
     """The client's own loop, in a process of its own."""
     request = json.dumps({"broker": broker, "topic": _new_topic(broker), "size_bytes": size_bytes})
     command = [sys.executable, "-m", "tools.generator_cost", "bare", request]
-    return Cost(**json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    return GeneratorCost(**json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
 
-def _run_bare_loop(broker: str, topic: str, size_bytes: int) -> Cost:
+def _run_bare_loop(broker: str, topic: str, size_bytes: int) -> GeneratorCost:
     from confluent_kafka import Producer
 
     client = Producer({**CLIENT, "bootstrap.servers": broker, "log_level": 0})
@@ -131,7 +131,7 @@ def _run_bare_loop(broker: str, topic: str, size_bytes: int) -> Cost:
         raise RuntimeError("the bare loop lost records to the mock broker")
     (acked, wall_s, cpu_s), (acked_at_end, wall_end_s, cpu_end_s) = marks
     records = acked_at_end - acked
-    return Cost(records / (wall_end_s - wall_s), (cpu_end_s - cpu_s) * 1e9 / records)
+    return GeneratorCost(records / (wall_end_s - wall_s), (cpu_end_s - cpu_s) * 1e9 / records)
 
 
 _numbers = count()
@@ -147,7 +147,9 @@ def _new_topic(broker: str) -> str:
 
 
 def report_text(
-    full: Mapping[int, Sequence[tuple[Cost, Cost]]], paced: Mapping[tuple[int, int], Sequence[Cost]], measured: str
+    full: Mapping[int, Sequence[tuple[GeneratorCost, GeneratorCost]]],
+    paced: Mapping[tuple[int, int], Sequence[GeneratorCost]],
+    measured: str,
 ) -> str:
     """full: size -> (bare loop, generator) of each pair. paced: (size, rate) -> of each trial."""
     lines = [

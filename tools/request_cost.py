@@ -52,7 +52,7 @@ LOADS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class RequestCost:
     """Of one request, in µs of the broker's CPU time; and how many were answered in a second."""
 
     user_us: float
@@ -64,7 +64,7 @@ class Cost:
         return self.user_us + self.system_us
 
 
-Costs = dict[str, dict[str, list[Cost]]]
+Costs = dict[str, dict[str, list[RequestCost]]]
 """By load, by version."""
 
 
@@ -100,7 +100,7 @@ def _unpacked(place: Path, stack: ExitStack) -> Path:
     return unpacked_wheel(place, Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-wheel-"))))
 
 
-def _turn(source: Path | None, loads: dict[str, Load], folder: Path | None) -> dict[str, Cost]:
+def _turn(source: Path | None, loads: dict[str, Load], folder: Path | None) -> dict[str, RequestCost]:
     costs = {}
     with running(source, folder) as broker:
         process = psutil.Process(broker.process_id)
@@ -114,7 +114,7 @@ def _turn(source: Path | None, loads: dict[str, Load], folder: Path | None) -> d
             before = process.cpu_times()
             sent = prepared.send([broker.port], load.requests * load.records, load.connections)
             after = process.cpu_times()
-            costs[what] = Cost(
+            costs[what] = RequestCost(
                 (after.user - before.user) / load.requests * 1e6,
                 (after.system - before.system) / load.requests * 1e6,
                 load.requests / sent.seconds,

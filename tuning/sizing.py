@@ -33,7 +33,7 @@ _DEFAULT_PAGE_BYTES: Final = 4096
 
 
 @dataclass(frozen=True)
-class Line:
+class BudgetLine:
     """One line of a calculation. `bytes` is None when the line is not a size, or the size is unknown."""
 
     label: str
@@ -47,7 +47,7 @@ class Budget:
     """How the memory of the host is divided with this broker. The lines have the same labels for every broker."""
 
     broker: Broker
-    lines: tuple[Line, ...]
+    lines: tuple[BudgetLine, ...]
     cache_bytes: int | None
     cache_s: float | None
     """How many seconds of writes the page cache holds."""
@@ -63,7 +63,7 @@ class Sizing:
     """budgets: the workload's broker first, then the other one. disks: write-back and space."""
 
     budgets: tuple[Budget, Budget]
-    disks: tuple[Line, ...]
+    disks: tuple[BudgetLine, ...]
     warnings: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _budget(facts: Facts, workload: Workload, broker: Broker) -> Budget:
             cache,
             f"{_CACHE_SHARE:g} × {size_text(left)}; the rest is for other files and for reclaim to work ahead",
         ),
-        Line(
+        BudgetLine(
             "holds",
             None,
             f"{wait_text(cache_s)} of writes",
@@ -141,11 +141,11 @@ def _verdict(workload: Workload, cache_s: float, missing: int, spare: int) -> st
     )
 
 
-def _memory(facts: Facts) -> Line:
+def _memory(facts: Facts) -> BudgetLine:
     total, limit = facts.memory.total_bytes, facts.memory.cgroup_limit_bytes
     if total is None:
         why = facts.unknown.get("memory.total_bytes", "the size of memory is not known")
-        return Line("memory", None, "?", why)
+        return BudgetLine("memory", None, "?", why)
     if limit is not None and limit < total:
         return _size(
             "memory", limit, f"the control group's limit; page cache is charged to it (host: {size_text(total)})"
@@ -153,7 +153,7 @@ def _memory(facts: Facts) -> Line:
     return _size("memory", total, "MemTotal")
 
 
-def _process(workload: Workload, broker: Broker) -> Line:
+def _process(workload: Workload, broker: Broker) -> BudgetLine:
     if broker == "highwater":
         return _size("broker", workload.broker_rss_bytes, "resident memory, no heap (workload: broker_memory)")
     size = workload.heap_bytes + _JVM_BESIDE_HEAP_BYTES
@@ -165,13 +165,13 @@ def _process(workload: Workload, broker: Broker) -> Line:
     )
 
 
-def _others(facts: Facts, workload: Workload) -> Line:
+def _others(facts: Facts, workload: Workload) -> BudgetLine:
     """Memory that other processes use now; 0 in a control group, as the host's numbers do not apply to it."""
     total, available = facts.memory.total_bytes, facts.memory.available_bytes
     if _limited(facts):
         return _size("everything else", 0, "outside of this control group")
     if total is None or available is None:
-        return Line("everything else", None, "?", facts.unknown.get("memory.available_bytes", "not known"))
+        return BudgetLine("everything else", None, "?", facts.unknown.get("memory.available_bytes", "not known"))
     running = sum(_resident_bytes(facts, workload))
     reserve = _reserve(facts).bytes or 0
     text = f"MemTotal − MemAvailable {size_text(available)} − the kernel's reserve"
@@ -187,7 +187,7 @@ def _resident_bytes(facts: Facts, workload: Workload) -> list[int]:
     return [size for status in statuses if (size := parse_kibibytes(status, "VmRSS")) is not None]
 
 
-def _sockets(facts: Facts, workload: Workload) -> Line:
+def _sockets(facts: Facts, workload: Workload) -> BudgetLine:
     """The smaller of what TCP may use and what these connections can fill."""
     page = facts.memory.page_bytes or _DEFAULT_PAGE_BYTES
     pages = _number(facts, "net/ipv4/tcp_mem", 2)
@@ -206,22 +206,22 @@ def _sockets(facts: Facts, workload: Workload) -> Line:
         size = workload.connections * (receive + send)
         bounds.append((size, f"{workload.connections} connections × {size_text(receive + send)} (tcp_rmem + tcp_wmem)"))
     if not bounds:
-        return Line("socket buffers", None, "?", "neither net.ipv4.tcp_mem nor tcp_rmem can be read")
+        return BudgetLine("socket buffers", None, "?", "neither net.ipv4.tcp_mem nor tcp_rmem can be read")
     return _size(
         "socket buffers", min(bounds)[0], f"at most: the smaller of {' and '.join(text for _, text in bounds)}"
     )
 
 
-def _reserve(facts: Facts) -> Line:
+def _reserve(facts: Facts) -> BudgetLine:
     if _limited(facts):
         return _size("kernel's reserve", 0, "part of the host's memory, not of this control group")
     kilobytes = _number(facts, "vm/min_free_kbytes", 0)
     if kilobytes is None:
-        return Line("kernel's reserve", None, "?", "vm.min_free_kbytes cannot be read")
+        return BudgetLine("kernel's reserve", None, "?", "vm.min_free_kbytes cannot be read")
     return _size("kernel's reserve", kilobytes * 1024, "vm.min_free_kbytes")
 
 
-def _needed(workload: Workload) -> tuple[int, Line]:
+def _needed(workload: Workload) -> tuple[int, BudgetLine]:
     window = _window_s(workload)
     index = workload.partitions * _WARM_INDEX_BYTES
     needed = round(workload.write_bytes_per_s * window) + index
@@ -234,19 +234,19 @@ def _needed(workload: Workload) -> tuple[int, Line]:
     )
 
 
-def _disk_lines(facts: Facts, workload: Workload) -> tuple[Line, ...]:
+def _disk_lines(facts: Facts, workload: Workload) -> tuple[BudgetLine, ...]:
     rate, rate_text = disks_write_rate(facts, workload)
     lines = [
-        Line("written to the log", None, format_byte_rate(workload.write_bytes_per_s), "workload: write_rate"),
-        Line("disks write", None, format_byte_rate(rate), rate_text.partition(" (")[2].rstrip(")")),
+        BudgetLine("written to the log", None, format_byte_rate(workload.write_bytes_per_s), "workload: write_rate"),
+        BudgetLine("disks write", None, format_byte_rate(rate), rate_text.partition(" (")[2].rstrip(")")),
     ]
     for name, formula in (("vm.dirty_background_bytes", dirty_background_bytes), ("vm.dirty_bytes", dirty_bytes)):
         target = formula(facts, workload, "")
         if isinstance(target, NotApplicable):
-            lines.append(Line(name, None, "–", target.reason))
+            lines.append(BudgetLine(name, None, "–", target.reason))
         elif isinstance(target.value, int):
             flush = f"{wait_text(target.value / rate)} of the disks' work"
-            lines.append(Line(name, target.value, f"{size_text(target.value)}, {flush}", target.formula))
+            lines.append(BudgetLine(name, target.value, f"{size_text(target.value)}, {flush}", target.formula))
     space = round(workload.write_bytes_per_s * workload.retention_s)
     lines.append(
         _size(
@@ -284,5 +284,5 @@ def _number(facts: Facts, path: str, field: int) -> int | None:
     return parse_whole(words[field]) if field < len(words) else None
 
 
-def _size(label: str, size_bytes: int, formula: str) -> Line:
-    return Line(label, size_bytes, size_text(size_bytes), formula)
+def _size(label: str, size_bytes: int, formula: str) -> BudgetLine:
+    return BudgetLine(label, size_bytes, size_text(size_bytes), formula)

@@ -128,7 +128,7 @@ class Row(NamedTuple):
         return f"BAD  {self.what}: wanted {self.wanted}, found {self.found} (by {self.by})"
 
 
-class Host:
+class HostCommands:
     """Runs the host's own commands."""
 
     def __init__(self, module: AnsibleModule) -> None:
@@ -163,7 +163,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    host, wanted = Host(module), module.params
+    host, wanted = HostCommands(module), module.params
     rows = [row for mount in wanted["mounts"] for row in mount_rows(host, mount)]
     if wanted["swap_off"]:
         rows.append(swap_row(host))
@@ -182,7 +182,7 @@ def main() -> None:
     )
 
 
-def mount_rows(host: Host, wanted: dict[str, Any]) -> Iterator[Row]:
+def mount_rows(host: HostCommands, wanted: dict[str, Any]) -> Iterator[Row]:
     """That the disk, and no other, is mounted there with these options, now and by its UUID at boot."""
     point = wanted["mount_point"].rstrip("/")
     filesystem, options = wanted.get("filesystem", "ext4"), wanted.get("mount_options", ["noatime"])
@@ -206,7 +206,7 @@ def mount_rows(host: Host, wanted: dict[str, Any]) -> Iterator[Row]:
     yield Row(f"mount {point} at boot", f"UUID={uuid}", found, shlex.join(at_boot), good=found == f"UUID={uuid}")
 
 
-def swap_row(host: Host) -> Row:
+def swap_row(host: HostCommands) -> Row:
     command = ("swapon", "--show=NAME", "--noheadings")
     status, out = host.run(*command)
     if host.in_container:
@@ -228,14 +228,14 @@ def sysctls_of(kept: Path, more: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield key, str(value)
 
 
-def sysctl_row(host: Host, key: str, wanted: str) -> Row:
+def sysctl_row(host: HostCommands, key: str, wanted: str) -> Row:
     command = ("sysctl", "--values", key)
     _, out = host.run(*command)
     found = " ".join(out.split())
     return Row(key, wanted, found, shlex.join(command), good=found == " ".join(wanted.split()))
 
 
-def queue_rows(host: Host, mount: dict[str, Any], rules: str) -> Iterator[Row]:
+def queue_rows(host: HostCommands, mount: dict[str, Any], rules: str) -> Iterator[Row]:
     """What our rules give this disk by udev's own reading of them, beside what its queue has."""
     if host.in_container or not Path(rules).exists():
         return
@@ -254,7 +254,7 @@ def queue_rows(host: Host, mount: dict[str, Any], rules: str) -> Iterator[Row]:
         yield Row(path.removeprefix("/sys/"), value, found, path, good=found == value)
 
 
-def service_rows(host: Host, wanted: dict[str, Any]) -> Iterator[Row]:
+def service_rows(host: HostCommands, wanted: dict[str, Any]) -> Iterator[Row]:
     """That it runs, starts at boot, and has the user, limits and ports that it should."""
     unit = wanted["unit"]
     names = ("ActiveState", "UnitFileState", "MainPID", "NeedDaemonReload", "LimitNOFILESoft")
@@ -286,7 +286,7 @@ def service_rows(host: Host, wanted: dict[str, Any]) -> Iterator[Row]:
         yield Row(f"{unit}: port {port}", f"listens (process {pid})", found, shlex.join(command), good=good)
 
 
-def limit_row(host: Host, unit: str, wanted: str, limits: Path) -> Row:
+def limit_row(host: HostCommands, unit: str, wanted: str, limits: Path) -> Row:
     """That its process may have as many files open as its unit says; or more, as Java raises its own limit."""
     what, (found, _) = f"{unit}: open files", open_files(limits)
     _, most = open_files(Path("/proc/1/limits"))

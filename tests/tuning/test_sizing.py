@@ -10,7 +10,7 @@ import pytest
 
 from highwater.tuning.errors import TuningError
 from highwater.tuning.facts import collect
-from highwater.tuning.sizing import Budget, Line, Sizing, measured_write_rate, size_host
+from highwater.tuning.sizing import Budget, BudgetLine, Sizing, measured_write_rate, size_host
 from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import GIB, make_host, write
 
@@ -23,7 +23,7 @@ def _sizing(tmp_path: Path, workload: Workload | None = None, **host: Any) -> Si
     return size_host(facts, workload or Workload(data_dirs=("/data",)))
 
 
-def _line(budget: Budget, label: str) -> Line:
+def _line(budget: Budget, label: str) -> BudgetLine:
     (line,) = (line for line in budget.lines if line.label == label)
     return line
 

@@ -39,7 +39,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSettings:
     """left: by how much what each method advises costs more than the best there is, as a logarithm."""
 
     case: Case
@@ -47,17 +47,17 @@ class Found:
     left: dict[str, float]
 
 
-def run(case: Case) -> Found:
+def run(case: Case) -> FoundSettings:
     here = surface(case.kind, case.seed)
     best = here.best_cost()
     left = {}
     for name, method in METHODS.items():
         chance = random.Random(f"{case.kind} {case.seed} {case.noise.name}")
         left[name] = here.cost(method(here, Host(case.noise, chance), case.trials, case.seed)) - best
-    return Found(case, here.cost(here.in_use) - best, left)
+    return FoundSettings(case, here.cost(here.in_use) - best, left)
 
 
-def table(results: list[Found]) -> Iterator[str]:
+def table(results: list[FoundSettings]) -> Iterator[str]:
     others = [name for name in METHODS if name != _ADVISOR]
     yield "| noise | surface | trials | in use | " + " | ".join(METHODS) + " | better than each, of all surfaces |"
     yield "|---|---|--:|--:|" + "--:|" * len(METHODS) + "---|"
@@ -79,7 +79,7 @@ def _more(left: list[float]) -> str:
     return percent_text(math.exp(mean(left)) - 1)
 
 
-def _wins(found: list[Found], other: str) -> str:
+def _wins(found: list[FoundSettings], other: str) -> str:
     """How often the advisor is better and worse by more than one per cent."""
     by = [one.left[other] - one.left[_ADVISOR] for one in found]
     return f"{sum(one > _ALIKE for one in by)} : {sum(one < -_ALIKE for one in by)}"
@@ -115,7 +115,7 @@ OPENBLAS_NUM_THREADS=1 python -m tools.advisor_proof --surfaces {surfaces} \\
 """
 
 
-def page(results: list[Found], surfaces: int) -> str:
+def page(results: list[FoundSettings], surfaces: int) -> str:
     facts = collect()
     summary = []
     for name in METHODS:

@@ -288,7 +288,7 @@ def _commit_s(mount: Mount) -> int:
     return _JOURNAL_COMMIT_S
 
 
-def _fstab_entry(facts: Facts, mount: Mount) -> fstab.Entry | NotApplicable:
+def _fstab_entry(facts: Facts, mount: Mount) -> fstab.FstabEntry | NotApplicable:
     """The line in fstab(5) that mounts `mount`."""
     try:
         entry = fstab.find_mount(facts.files.read_verbatim(fstab.PATH) or "", mount.mount_point)

@@ -23,7 +23,7 @@ _FIELDS: Final = re.compile(r"[^ \t]+")
 
 
 @dataclass(frozen=True)
-class Entry:
+class FstabEntry:
     """One line of fstab(5). `source` and `mount_point` have no octal escapes, and `source` has no quotes."""
 
     line: int
@@ -40,13 +40,13 @@ class Entry:
         return self.options_span[1] > self.options_span[0]
 
 
-def parse(text: str) -> Iterator[Entry]:
+def parse(text: str) -> Iterator[FstabEntry]:
     for index, line in enumerate(_lines(text)):
         fields = list(_FIELDS.finditer(line.rstrip("\r\n")))
         if len(fields) < 3 or fields[0][0].startswith("#"):
             continue
         options = fields[3] if len(fields) > 3 else None
-        yield Entry(
+        yield FstabEntry(
             line=index,
             source=unescaped(fields[0][0]).replace('"', ""),
             mount_point=unescaped(fields[1][0]),
@@ -58,7 +58,7 @@ def parse(text: str) -> Iterator[Entry]:
         )
 
 
-def find_mount(text: str, mount_point: str) -> Entry | None:
+def find_mount(text: str, mount_point: str) -> FstabEntry | None:
     """The line that mounts a directory; None when there is none. Raises TuningError when there are several."""
     wanted = _simplified(mount_point)
     found = [entry for entry in parse(text) if entry.filesystem != "swap" and _simplified(entry.mount_point) == wanted]
@@ -68,14 +68,14 @@ def find_mount(text: str, mount_point: str) -> Entry | None:
     return found[0] if found else None
 
 
-def with_options(text: str, entry: Entry, options: Iterable[str]) -> str:
+def with_options(text: str, entry: FstabEntry, options: Iterable[str]) -> str:
     """The file with another list of options in one line."""
     start, end = entry.options_span
     field = ",".join(options) if end > start else " " + ",".join(options)
     return _with_line(text, entry.line, lambda line: line[:start] + field + line[end:])
 
 
-def with_source(text: str, entry: Entry, source: str) -> str:
+def with_source(text: str, entry: FstabEntry, source: str) -> str:
     start, end = entry.source_span
     return _with_line(text, entry.line, lambda line: line[:start] + source + line[end:])
 
@@ -85,12 +85,12 @@ def with_line(text: str, line: str) -> str:
     return text + ("\n" if text and not text.endswith("\n") else "") + line + "\n"
 
 
-def with_text(text: str, entry: Entry, line: str) -> str:
+def with_text(text: str, entry: FstabEntry, line: str) -> str:
     """The file with another line, without its end, in place of one."""
     return _with_line(text, entry.line, lambda old: line + ("\n" if old.endswith("\n") else ""))
 
 
-def without(text: str, entry: Entry) -> str:
+def without(text: str, entry: FstabEntry) -> str:
     """The file without one line."""
     return _with_line(text, entry.line, lambda _: "")
 
@@ -116,12 +116,12 @@ def changed_options(options: tuple[str, ...], wanted: str, instead_of: Iterable[
     return tuple(changed if wanted in changed else [*changed, wanted])
 
 
-def swap_entries(text: str) -> list[Entry]:
+def swap_entries(text: str) -> list[FstabEntry]:
     """The lines that turn swap on at boot."""
     return [entry for entry in parse(text) if entry.filesystem == "swap" and "noauto" not in entry.options]
 
 
-def commented_out(text: str, entries: Iterable[Entry]) -> str:
+def commented_out(text: str, entries: Iterable[FstabEntry]) -> str:
     """The file with these lines commented out, each after `MARK`."""
     for entry in entries:
         text = _with_line(text, entry.line, lambda line: MARK + line)

@@ -16,7 +16,7 @@ MANAGED_FILE: Final = "/etc/security/limits.d/90-highwater.conf"
 _DOMAIN: Final = re.compile(r"[A-Za-z0-9@%*:_.-]+")
 
 
-class Entry(NamedTuple):
+class LimitsEntry(NamedTuple):
     domain: str
     item: str
     """nofile, memlock (KiB), …"""
@@ -35,15 +35,15 @@ def check_domain(domain: str) -> None:
         raise TuningError(f"{domain!r} is not a user, @group or * of limits.conf(5)")
 
 
-def parse_limits(text: str) -> dict[Entry, Limits]:
+def parse_limits(text: str) -> dict[LimitsEntry, Limits]:
     """Limits by domain and item; `-` sets both, and a missing limit is empty."""
-    found: dict[Entry, Limits] = {}
+    found: dict[LimitsEntry, Limits] = {}
     for line in text.splitlines():
         fields = line.partition("#")[0].split()
         if len(fields) != 4 or fields[1] not in ("soft", "hard", "-"):
             continue
         domain, kind, item, value = fields
-        entry = Entry(domain, item)
+        entry = LimitsEntry(domain, item)
         soft, hard = found.get(entry, Limits("", ""))
         found[entry] = Limits(value if kind in ("soft", "-") else soft, value if kind in ("hard", "-") else hard)
     return found
@@ -59,12 +59,12 @@ class AtLogin:
     ours: bool
 
 
-def at_login(files: HostFiles) -> dict[Entry, AtLogin]:
+def at_login(files: HostFiles) -> dict[LimitsEntry, AtLogin]:
     """Limits by domain and item, as pam_limits(8) reads: limits.conf, then limits.d by name; the last line wins."""
     folder = MANAGED_FILE.rpartition("/")[0]
     names = [f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf")]
     ours = parse_limits(files.read(MANAGED_FILE).text or "")
-    found: dict[Entry, AtLogin] = {}
+    found: dict[LimitsEntry, AtLogin] = {}
     for path in ["/etc/security/limits.conf", *names]:
         for entry, limits in parse_limits(files.read(path).text or "").items():
             before = found.get(entry)
@@ -81,7 +81,7 @@ def number(item: str, text: str) -> int | str:
     return int(text) * 1024 if item == "memlock" else int(text)
 
 
-def with_limits(present: str | None, limits: Mapping[Entry, Limits]) -> str | None:
+def with_limits(present: str | None, limits: Mapping[LimitsEntry, Limits]) -> str | None:
     """Highwater's file with these limits; limits of other domains and items stay."""
     merged = parse_limits(present or "") | dict(limits)
     lines = [

@@ -16,7 +16,7 @@ from typing import Final
 
 from ..hostfiles import HostFiles
 from . import tuned
-from .sysctl_d import PAIRED_KEYS, Line, dotted, parse_lines, single_blanks
+from .sysctl_d import PAIRED_KEYS, SysctlLine, dotted, parse_lines, single_blanks
 
 # sysctl.d(5), and sysctl(8) of procps-ng 4: of files with the same name, the one in the first directory counts.
 _DIRECTORIES: Final = (
@@ -146,7 +146,7 @@ class _View:
                     found.setdefault(name, f"{directory}/{name}")
         return [found[name] for name in sorted(found)]
 
-    def lines(self, paths: Iterable[str]) -> Iterator[tuple[str, Line]]:
+    def lines(self, paths: Iterable[str]) -> Iterator[tuple[str, SysctlLine]]:
         """Each line with the path of its file."""
         yield from ((path, line) for path in paths for line in parse_lines(self.text(path)))
 
@@ -155,19 +155,19 @@ class _View:
         return (self.texts[path] if path in self.texts else self.files.read_of_others(path)) or ""
 
 
-def _assignments(lines: Iterable[tuple[str, Line]], reader: str) -> Iterator[Assignment]:
+def _assignments(lines: Iterable[tuple[str, SysctlLine]], reader: str) -> Iterator[Assignment]:
     for path, line in lines:
         if line.value is not None:
             yield Assignment(line.key, single_blanks(line.value), path, line.number, reader)
 
 
-def _as_systemd_sysctl(lines: Sequence[tuple[str, Line]]) -> Iterator[Assignment]:
+def _as_systemd_sysctl(lines: Sequence[tuple[str, SysctlLine]]) -> Iterator[Assignment]:
     """The assignments by systemd's rules (sysctl.c, parse_file() and apply_all()).
 
     A later line with an equal value is dropped, and the key keeps the place of the earlier line: the other member of a
     pair between the two wins. Any other later line takes the key to its own place. `-KEY` takes it away.
     """
-    held: dict[str, tuple[str, Line]] = {}
+    held: dict[str, tuple[str, SysctlLine]] = {}
     idle: dict[tuple[str, int], str] = {}
     for path, line in lines:
         before = held.get(line.key)
@@ -183,7 +183,7 @@ def _as_systemd_sysctl(lines: Sequence[tuple[str, Line]]) -> Iterator[Assignment
 
 
 def _explicit_before_patterns(
-    files: HostFiles, lines: Sequence[tuple[str, Line]], made: Iterable[Assignment]
+    files: HostFiles, lines: Sequence[tuple[str, SysctlLine]], made: Iterable[Assignment]
 ) -> Iterator[Assignment]:
     """Expand patterns (`net.ipv4.conf.*.rp_filter`): a line that names a key, also to exclude it, takes precedence."""
     named = {line.key for _, line in lines}

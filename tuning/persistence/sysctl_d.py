@@ -20,7 +20,7 @@ PAIRED_KEYS: Final[Mapping[str, str]] = {
 }
 
 
-class Line(NamedTuple):
+class SysctlLine(NamedTuple):
     """A line of a sysctl.d file: its key in dotted form, and its value as written; None for `-KEY` without a value."""
 
     number: int
@@ -28,7 +28,7 @@ class Line(NamedTuple):
     value: str | None
 
 
-def parse_lines(text: str) -> Iterator[Line]:
+def parse_lines(text: str) -> Iterator[SysctlLine]:
     """Assignments and exclusions in the order of the file; comments and invalid lines are skipped."""
     for number, line in enumerate(_LINE_END.split(text), start=1):
         key, equals, value = line.partition("=")
@@ -36,7 +36,7 @@ def parse_lines(text: str) -> Iterator[Line]:
         # A leading minus: a failure to set the key is no error; without a value: patterns do not set the key.
         named = key.removeprefix("-").strip()
         if named and key[0] not in "#;" and (equals or key[0] == "-"):
-            yield Line(number, dotted(named), value.strip() if equals else None)
+            yield SysctlLine(number, dotted(named), value.strip() if equals else None)
 
 
 def single_blanks(value: str) -> str:

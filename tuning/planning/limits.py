@@ -63,11 +63,11 @@ def plan_logins(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
             _refuse(draft, item, f"{item.knob.id} cannot be set for logins: this host has no pam_limits")
         return
     present = limits_d.parse_limits(draft.text(limits_d.MANAGED_FILE) or "")
-    wanted: dict[limits_d.Entry, limits_d.Limits] = {}
+    wanted: dict[limits_d.LimitsEntry, limits_d.Limits] = {}
     for item in chosen:
         name = item.knob.id.removeprefix("login.")
         for domain in domains:
-            entry = limits_d.Entry(domain, name)
+            entry = limits_d.LimitsEntry(domain, name)
             limits = _login_limits(draft, item, name, present.get(entry))
             if limits is not None and limits != present.get(entry):
                 wanted[entry] = limits

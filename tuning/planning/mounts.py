@@ -114,7 +114,7 @@ class BootMount:
 
     path: str
     options: tuple[str, ...]
-    entry: fstab.Entry | None
+    entry: fstab.FstabEntry | None
     """The entry of fstab; None for the drop-in of a mount unit."""
 
     @property

@@ -21,7 +21,7 @@ from kazoo.protocol.serialization import SASL, Connect
 
 from highwater.kafka.client.host_processes import LOCAL
 from highwater.kafka.client.security import reason_of
-from highwater.kafka.client.zookeeper_security import Login, ZooKeeperSecurity
+from highwater.kafka.client.zookeeper_security import ZooKeeperLogin, ZooKeeperSecurity
 from highwater.kafka.login.digest_md5 import DigestError, DigestMd5
 
 _SERVICE: Final = "zookeeper"
@@ -134,7 +134,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             self._log_in(self.security.login, timeout)
         return result
 
-    def _log_in(self, login: Login, timeout: float) -> None:
+    def _log_in(self, login: ZooKeeperLogin, timeout: float) -> None:
         digest = DigestMd5(
             login.user, login.password, service=_SERVICE, host=_HOST_OF_ALL, client_nonce=secrets.token_urlsafe(24)
         )

@@ -52,7 +52,7 @@ class ZooKeeperSecurityError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class ZooKeeperLogin:
     user: str
     password: str = field(repr=False)
 
@@ -60,7 +60,7 @@ class Login:
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSecurity:
     tls: ssl.SSLContext | None = None
-    login: Login | None = None
+    login: ZooKeeperLogin | None = None
     sets_acls: bool = False
     """Whether nodes are made with Kafka's ACLs, and else open to everybody."""
 
@@ -116,7 +116,7 @@ def _context_of(value_of: Callable[[str], Any]) -> ssl.SSLContext:
     return context
 
 
-def _login_of(value_of: Callable[[str], Any]) -> Login | None:
+def _login_of(value_of: Callable[[str], Any]) -> ZooKeeperLogin | None:
     text, file = value_of(_JAAS), value_of(f"{_JAAS}.file")
     name = _JAAS
     if text and file:
@@ -141,4 +141,4 @@ def _login_of(value_of: Callable[[str], Any]) -> Login | None:
     if not user or not password:
         missing = "username" if not user else "password"
         raise ZooKeeperSecurityError(f"{name}: the login has no {missing}: write {_EXAMPLE}")
-    return Login(user, password)
+    return ZooKeeperLogin(user, password)

@@ -223,7 +223,7 @@ def _judge(disk: Disk, host: Host, *, allow_format: bool) -> Judgement:
     return _with_drift(judged, mounted) if mounted else judged
 
 
-def _judge_content(judged: Judgement, device: Device, line: fstab.Entry | None, host: Host) -> Judgement:
+def _judge_content(judged: Judgement, device: Device, line: fstab.FstabEntry | None, host: Host) -> Judgement:
     disk = judged.disk
     if not device.signatures:
         if disk.uuid:
@@ -265,7 +265,7 @@ def _unfinished(found: Signature, device: Device, host: Host) -> ledger.Entry | 
     return None
 
 
-def _belongs(disk: Disk, device: Device, found: Signature, line: fstab.Entry | None, host: Host) -> bool:
+def _belongs(disk: Disk, device: Device, found: Signature, line: fstab.FstabEntry | None, host: Host) -> bool:
     entry = host.entries.get(disk.mount_point)
     if disk.uuid or disk.mount_point in device.mount_points:
         return True
@@ -317,7 +317,7 @@ def _fault_of_place(disk: Disk, device: Device, host: Host) -> str:
     return ""
 
 
-def _fault_of_fstab(judged: Judgement, device: Device, line: fstab.Entry | None, host: Host) -> str:
+def _fault_of_fstab(judged: Judgement, device: Device, line: fstab.FstabEntry | None, host: Host) -> str:
     disk = judged.disk
     if line is None:
         return ""

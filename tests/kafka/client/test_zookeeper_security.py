@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from highwater.kafka.client.zookeeper_security import Login, ZooKeeperSecurity, ZooKeeperSecurityError, security_of
+from highwater.kafka.client.zookeeper_security import (
+    ZooKeeperLogin,
+    ZooKeeperSecurity,
+    ZooKeeperSecurityError,
+    security_of,
+)
 from tests.broker.server.certificates import Authority
 
 ENTRY = 'org.apache.zookeeper.server.auth.DigestLoginModule required username="kafka" password="hush";'
@@ -24,7 +29,7 @@ def test_a_login_is_text_or_a_file(tmp_path: Path) -> None:
     file.write_text(f"Client {{\n  {ENTRY}\n}};\n")
     for settings in ({JAAS: ENTRY}, {JAAS: file.read_text()}, {f"{JAAS}.file": str(file)}):
         security = security_of(settings.get)
-        assert security.login == Login("kafka", "hush")
+        assert security.login == ZooKeeperLogin("kafka", "hush")
         assert "hush" not in repr(security)
     assert security_of({JAAS: ENTRY, "zookeeper.set.acl": "true"}.get).sets_acls
 

@@ -10,7 +10,7 @@ import yaml
 from kazoo.client import KazooClient
 
 from highwater.kafka.client.secure_kazoo import SecureHandler, secure
-from highwater.kafka.client.zookeeper_security import Login, ZooKeeperSecurity
+from highwater.kafka.client.zookeeper_security import ZooKeeperLogin, ZooKeeperSecurity
 
 _TIMEOUT_S: Final = 10.0
 USER: Final = "story"
@@ -71,6 +71,6 @@ def zookeeper(keys: Path, servers: str, *, logs_in: bool = True) -> KazooClient:
     tls = ssl.create_default_context(cafile=authority(keys))
     password = (keys / "cluster-verify.secret").read_text("utf-8").strip()
     client = KazooClient(servers, timeout=_TIMEOUT_S, handler=SecureHandler(tls))
-    login = Login("verify", password) if logs_in else None
+    login = ZooKeeperLogin("verify", password) if logs_in else None
     secure(client, ZooKeeperSecurity(tls, login), lambda failure: None, gives_up=True)
     return client

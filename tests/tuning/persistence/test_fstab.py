@@ -23,7 +23,7 @@ FSTAB = (
 )
 
 
-def _entry(text: str, mount_point: str) -> fstab.Entry:
+def _entry(text: str, mount_point: str) -> fstab.FstabEntry:
     entry = fstab.find_mount(text, mount_point)
     assert entry is not None
     return entry

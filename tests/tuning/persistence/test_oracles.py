@@ -219,7 +219,7 @@ def test_fstab_is_read_as_mount_reads_it(tmp_path: Path, text: str) -> None:
     assert found == expected
 
 
-def _options_of(entry: fstab.Entry) -> str:
+def _options_of(entry: fstab.FstabEntry) -> str:
     """Options of an entry stay as they are in the file, so that they can be written back."""
     return fstab.unescaped(",".join(entry.options)) if entry.has_options else ""
 
@@ -309,7 +309,7 @@ def test_a_login_gets_our_limits(tmp_path: Path) -> None:
     needs("su")
     if "pam_limits" not in Path("/etc/pam.d/su").read_text():
         pytest.skip("needs su to go through pam_limits")
-    entry, bounds = limits_d.Entry("*", "nofile"), limits_d.Limits("4321", "5432")
+    entry, bounds = limits_d.LimitsEntry("*", "nofile"), limits_d.Limits("4321", "5432")
     write(tmp_path, "/90-highwater.conf", limits_d.with_limits(None, {entry: bounds}) or "")
     write(tmp_path, "/95-site.conf", "* soft nofile 4000\n")
     shown = inside(

@@ -54,7 +54,7 @@ def test_tmpfiles() -> None:
 
 
 def test_limits_d() -> None:
-    entry = limits_d.Entry("*", "nofile")
+    entry = limits_d.LimitsEntry("*", "nofile")
     text = limits_d.with_limits("# by hand\nroot - core 0\n", {entry: limits_d.Limits("100000", "524288")})
     assert text == (f"{HEADER}root soft core 0\nroot hard core 0\n* soft nofile 100000\n* hard nofile 524288\n")
     assert limits_d.parse_limits(text)[entry] == ("100000", "524288")

@@ -65,10 +65,10 @@ def secured(address: str, given: dict[str, str], refusals: list[str]) -> Any:
     from kazoo.client import KazooClient
 
     from highwater.kafka.client.secure_kazoo import SecureHandler, secure
-    from highwater.kafka.client.zookeeper_security import Login, ZooKeeperSecurity
+    from highwater.kafka.client.zookeeper_security import ZooKeeperLogin, ZooKeeperSecurity
 
     tls = ssl.create_default_context(cadata=given["authority"])
-    login = Login(given["username"], given["password"])
+    login = ZooKeeperLogin(given["username"], given["password"])
     made = KazooClient(address, timeout=_WITHIN_SECONDS, handler=SecureHandler(tls))
     secure(made, ZooKeeperSecurity(tls, login), lambda failure: refusals.append(failure.reason), gives_up=True)
     return made
