@@ -45,7 +45,7 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE
 Data = Annotated[
     Path | None,
     typer.Option(
-        "--data", metavar="DIR", help="Where users and history are; by default a folder of yours for each cluster."
+        "--data", metavar="DIR", help="Folder of users and history; by default one for each cluster, below your home."
     ),
 ]
 
@@ -65,7 +65,7 @@ def serve(
     command_config: CommandConfig = None,
     config: ConfigFile = None,
     listen: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where pages are; 127.0.0.1:9644 by default.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Address of the pages; 127.0.0.1:9644 by default.")
     ] = None,
     data: Data = None,
     zookeeper: Annotated[
@@ -81,12 +81,12 @@ def serve(
         ),
     ] = None,
     actions: Annotated[
-        bool, typer.Option("--actions", help="Operators may change the cluster on pages, step by step confirmed.")
+        bool, typer.Option("--actions", help="Let operators change the cluster on pages; each change is confirmed.")
     ] = False,
     tls_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="Serve the pages over TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's key.")] = None,
     behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="A proxy on this host has TLS, and its headers are trusted.")
+        bool, typer.Option("--behind-proxy", help="A proxy on this host terminates TLS; its headers are trusted.")
     ] = False,
 ) -> None:
     """Watch a cluster, keep its history, and serve the pages, until SIGTERM or Ctrl-C.
@@ -117,8 +117,8 @@ def top(
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
     config: ConfigFile = None,
-    once: Annotated[bool, typer.Option("--once", help="Print it once, in full, and end.")] = False,
-    interval: Annotated[float, typer.Option(min=1, max=300, help="Seconds between two looks.")] = 5.0,
+    once: Annotated[bool, typer.Option("--once", help="Print it once, in full, and exit.")] = False,
+    interval: Annotated[float, typer.Option(min=1, max=300, help="Seconds between two updates.")] = 5.0,
 ) -> None:
     """Show the cluster in the terminal: what is wrong first, then brokers, groups and topics.
 
@@ -137,7 +137,7 @@ def top(
 @app.command()
 def demo(
     brokers: Annotated[int, typer.Option(min=1, max=5, help="How many.")] = 3,
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where pages are; port 0 takes a free one.")] = (
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the pages; port 0 takes a free one.")] = (
         "127.0.0.1:9644"
     ),
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser, if there is one.")] = True,
@@ -208,13 +208,15 @@ def attach(
 @app.command("load-file")
 def load_file(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The load file to write; it must not exist.")],
-    days: Annotated[float, typer.Option(min=1, max=730, help="How much of the history, back from its end.")] = 14.0,
+    days: Annotated[
+        float, typer.Option(min=1, max=730, help="How much of the history to use, back from its end.")
+    ] = 14.0,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
     config: ConfigFile = None,
     data: Data = None,
 ) -> None:
-    """Draw a load file for `highwater plan` from the history: what the cluster carries, and how that grows.
+    """Write a load file for `highwater plan` from the history: what the cluster carries, and how that grows.
 
     Name the history as for `serve`: by the cluster (-b), the file (-c) or the folder (--data). With -b or -c the
     cluster is also asked for the settings of its topics. What nobody knows is marked in the file.
@@ -237,13 +239,14 @@ def add_user(
     name: Name,
     role: Annotated[str, typer.Option(help="viewer, operator or admin.")] = "viewer",
     password_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its first line is the password; else it is asked for.")
+        Path | None,
+        typer.Option(metavar="FILE", help="File whose first line is the password; without it you are asked."),
     ] = None,
     bootstrap: Bootstrap = None,
     config: ConfigFile = None,
     data: Data = None,
 ) -> None:
-    """Let somebody log in. Name the monitor as for `serve`: by -b, -c or --data."""
+    """Add a user who may log in. Name the monitor as for `serve`: by -b, -c or --data."""
     with _reporting(), _users(bootstrap, config, data) as users:
         from highwater.common.nearest import did_you_mean
         from highwater.monitor.users import Role

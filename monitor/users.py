@@ -166,7 +166,7 @@ class Users:
     def add(self, name: str, password: str, role: Role) -> None:
         """Raises UsersError for a name that is taken or not allowed, for a weak password, and without local users."""
         if not self._has_local:
-            raise UsersError("Nobody logs in with a password here: the configuration says local_users: false.")
+            raise UsersError("Password login is switched off: the configuration says local_users: false.")
         self._add(name, password, role, only_as_first=False)
 
     def password_is(self, name: str, password: str) -> User | None:
@@ -378,7 +378,7 @@ class Users:
             phc = hashed(password, self._cost)
         with self._transaction() as connection:
             if only_as_first and not self.is_empty():
-                raise UsersError("Somebody else has made the first user in the meantime.")
+                raise UsersError("Somebody else has created the first user in the meantime.")
             try:
                 connection.execute(
                     "INSERT INTO user VALUES (?, ?, ?, 0, ?, '', '')", (name, phc, int(role), self._now_s())
@@ -423,7 +423,7 @@ class Users:
     def _refuse_without_admin(self, connection: sqlite3.Connection) -> None:
         admins = f"SELECT 1 FROM user WHERE role = {int(Role.ADMIN)} AND NOT is_disabled AND {_COUNTS}"
         if not connection.execute(admins, self._who()).fetchone():
-            raise UsersError("Nobody would be admin any more. Make somebody else an admin first.")
+            raise UsersError("There would be no admin left. Make somebody else an admin first.")
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

@@ -75,7 +75,7 @@ class Actions:
     @contextmanager
     def _cluster(self) -> Iterator[ActionCluster]:
         if not self._turn.acquire(timeout=1):
-            raise ActionError("Another action is under way. Try again when it is done.")
+            raise ActionError("Another action is running. Try again when it is done.")
         cluster = ActionCluster(self._client)
         try:
             yield cluster

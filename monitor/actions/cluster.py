@@ -130,7 +130,7 @@ class ActionCluster:
             for number, each in listed.items():
                 if each.error_code:
                     name = partition_name(topic, number)
-                    raise ActionError(f"{name}: its leader does not tell its offsets: {refusal(each.error_code)}.")
+                    raise ActionError(f"{name}: its leader does not return its offsets: {refusal(each.error_code)}.")
                 found[topic, number] = each.offset
         return found
 

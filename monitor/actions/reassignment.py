@@ -90,7 +90,7 @@ def alter(cluster: ActionCluster, wanted: Mapping[TopicPartition, Sequence[int] 
     if answer.error:
         raise ActionError(f"The controller refused the reassignment: {answer.error}.")
     return [
-        Outcome(partition_name(*key), answer.errors.get(key, "the controller said nothing of it")) for key in wanted
+        Outcome(partition_name(*key), answer.errors.get(key, "the controller did not mention it")) for key in wanted
     ]
 
 

@@ -66,7 +66,7 @@ def _alter(
     cluster: ActionCluster, node_id: int, resource: requests.Resource, wanted: requests.Settings, *, is_trial: bool
 ) -> str:
     answer = cluster.ask(node_id, requests.incremental_alter_configs({resource: wanted}, is_trial=is_trial))
-    return answer.get(resource, "the broker said nothing of it")
+    return answer.get(resource, "the broker did not mention it")
 
 
 def check_fields(whose: str, name: str, setting: str, operation: str) -> None:

@@ -169,7 +169,7 @@ def _alter(cluster: ActionCluster, wanted: Mapping[Resource, Settings], *, is_tr
             answer = cluster.ask(node_id, incremental_alter_configs(resources, is_trial=is_trial))
         except ActionError as error:
             answer = dict.fromkeys(resources, f"{_NO_ANSWER}{str(error).rstrip('.')}")
-        errors |= {each: answer.get(each, "it said nothing of it") for each in resources}
+        errors |= {each: answer.get(each, "it did not mention it") for each in resources}
     return errors
 
 

@@ -91,9 +91,9 @@ def _read(path: Path | None) -> tuple[AlertState, str]:
     except FileNotFoundError:
         return AlertState(), ""
     except OSError as error:
-        return AlertState(), f"{path}: {error.strerror}; alerts of the last run are not taken up"
+        return AlertState(), f"{path}: {error.strerror}; alerts of the last run are not resumed"
     except ValueError as error:
         aside = path.with_name(f"{path.name}.damaged")
         with suppress(OSError):
             path.replace(aside)
-        return AlertState(), f"{path}: {error}; it is set aside as {aside.name}, and alerts begin anew"
+        return AlertState(), f"{path}: {error}; it was moved to {aside.name}, and alerts start afresh"

@@ -45,7 +45,7 @@ def _of_group(sentence: Callable[[GroupFigures], str]) -> Over:
             return sentence(row)
         # Before a restart somebody was seen to read; now nobody was, for as long as a monitor remembers.
         is_idle = row.verdict in (LagVerdict.STOP, LagVerdict.LOSS) and figures.window_ms >= _ABANDONED_MS
-        return f"Nobody was seen to read since the monitor began: {row.sentence}" if is_idle else None
+        return f"No consumer has read since the monitor started: {row.sentence}" if is_idle else None
 
     return over
 
@@ -126,7 +126,7 @@ def _hangs_no_longer(figures: Figures, subject: str) -> str | None:
     # A monitor that was just started has yet to see what stands still.
     if figures.window_ms < _SEEN_MS or figures.totals.health.unknown_offsets:
         return None
-    return "It hangs no longer." if subject else "No such transaction is seen any longer."
+    return "It no longer hangs." if subject else "No such transaction is seen any longer."
 
 
 def _writable_again(figures: Figures, subject: str) -> str | None:

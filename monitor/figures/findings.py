@@ -68,24 +68,25 @@ def verdict(snapshot: Snapshot, totals: Totals, found: Sequence[Finding]) -> tup
     if told:
         worst = told[0]
         others = len(told) - 1
-        more = f" {plural(others, 'more thing')} {'is' if others == 1 else 'are'} not well." if others else ""
+        more = f" {plural(others, 'more problem')}." if others else ""
         return worst.level, worst.sentence + more
     unknown = list(_unknown(snapshot, totals))
     well = (
         f"{totals.alive_text}, {plural(totals.topics, 'topic')} with "
-        f"{plural(totals.partitions, 'partition')} in sync, {plural(totals.groups, 'group')} without a fault."
+        f"{plural(totals.partitions, 'partition')} in sync, {plural(totals.groups, 'group')} without problems."
     )
     if not snapshot.brokers:
         return Level.UNKNOWN, "Nothing is known yet: no broker has answered."
     if unknown:
-        return Level.UNKNOWN, f"No fault is seen: {well} Not known: {'; '.join(unknown)}."
+        return Level.UNKNOWN, f"No problem is found: {well} Not known: {'; '.join(unknown)}."
     idle = f" {_idle(totals.idle_groups)}" if totals.idle_groups else ""
-    return Level.OK, f"All is well: {well}{idle}"
+    return Level.OK, f"Healthy: {well}{idle}"
 
 
 def _idle(groups: int) -> str:
     verb = "has" if groups == 1 else "have"
-    return f"{plural(groups, 'group')} of them {verb} unread records and no reader, and had none since the start."
+    since = f"and {verb} had none since the monitor started"
+    return f"{plural(groups, 'group')} of them {verb} unread records and no reader, {since}."
 
 
 def _unknown(snapshot: Snapshot, totals: Totals) -> Iterator[str]:
@@ -125,10 +126,10 @@ def _of_sources(snapshot: Snapshot, tick_ms: int) -> Iterator[Finding]:
             yield Finding(FindingKind.SOURCE_SILENT, level, f"source {KAFKA}", _of_another_cluster(snapshot, source))
             continue
         if source.as_of_ms is None:
-            since = "It has never answered, so nothing of it is known."
+            since = "It has never answered, so nothing is known about it."
         else:
             age = wait_text(max(0, snapshot.taken_at_ms - source.as_of_ms) / 1000)
-            since = f"What is shown of it is {age} old."
+            since = f"The data shown for it is {age} old."
         sentence = f"{what} does not answer: {_clause(source.error)} {since}"
         kind, subject = (
             (FindingKind.HOST_SILENT, source.name) if is_host else (FindingKind.SOURCE_SILENT, f"source {source.name}")
@@ -140,7 +141,7 @@ def _of_another_cluster(snapshot: Snapshot, source: SourceState) -> str:
     at = datetime.fromtimestamp((source.as_of_ms or 0) / 1000, UTC)
     return (
         f"Another cluster, {snapshot.other_cluster_id}, answers at the addresses of this one, {snapshot.cluster_id}: "
-        f"nothing of it is taken, and what is shown is of {at:%Y-%m-%d %H:%M:%S} UTC. Start the monitor again, with "
+        f"its data is ignored, and what is shown is from {at:%Y-%m-%d %H:%M:%S} UTC. Start the monitor again, with "
         "another --data, to watch the other one."
     )
 
@@ -168,7 +169,7 @@ def _of_controller(snapshot: Snapshot) -> Iterator[Finding]:
     counts = [count for count in said if count is not None]
     total = sum(counts)
     if snapshot.controller is None:
-        sentence = "The cluster has no controller: nobody elects leaders."
+        sentence = "The cluster has no controller: no leaders are elected."
         yield Finding(FindingKind.NO_CONTROLLER, Level.ERROR, "", sentence, 0.0)
     elif total > 1:
         sentence = f"{count_text(total)} brokers say that they are the controller; one is right."
@@ -178,7 +179,7 @@ def _of_controller(snapshot: Snapshot) -> Iterator[Finding]:
 def _of_partitions(totals: Totals, topics: Mapping[str, TopicFigures]) -> Iterator[Finding]:
     health = totals.health
     kinds = (
-        (FindingKind.PARTITIONS_OFFLINE, Level.ERROR, "offline", "no leader: nobody can read or write there"),
+        (FindingKind.PARTITIONS_OFFLINE, Level.ERROR, "offline", "no leader: clients cannot read or write there"),
         (
             FindingKind.UNDER_MIN_ISR,
             Level.ERROR,
@@ -218,7 +219,7 @@ def _of_transactions(
         where = [row.name for row in topics.values() if row.health.hanging_transactions]
         verb = "has" if unnamed == 1 else "have"
         sentence = (
-            f"{plural(unnamed, 'partition')} {verb} a hanging transaction: readers of committed data read no further "
+            f"{plural(unnamed, 'partition')} {verb} a hanging transaction: read_committed consumers read no further "
             f"there ({_named(where, 'topic')})."
         )
         yield Finding(FindingKind.HANGING_TRANSACTION, Level.WARN, "", sentence, unnamed)
@@ -261,11 +262,11 @@ def _of_disk(row: BrokerFigures, subject: str, who_has: str, where: str) -> Iter
         level = Level.ERROR if percent < DISK_ERROR_PERCENT else Level.WARN
         sentence = f"{who_has} only {percent_text(percent / 100)} of a disk left."
         if full_ms is not None:
-            sentence += f" It is full in {wait_text(full_ms / 1000)} at the present rate."
+            sentence += f" At the present rate it will be full in {wait_text(full_ms / 1000)}."
         yield Finding(FindingKind.DISK_FULL, level, subject, sentence, percent, is_near=percent >= DISK_WARN_PERCENT)
     elif full_ms is not None and full_ms < DISK_FULL_WARN_MS * _NEAR:
         level = Level.ERROR if full_ms < DISK_FULL_ERROR_MS else Level.WARN
-        sentence = f"A disk of {where} is full in {wait_text(full_ms / 1000)} at the present rate."
+        sentence = f"A disk of {where} will be full in {wait_text(full_ms / 1000)} at the present rate."
         is_near = full_ms >= DISK_FULL_WARN_MS
         yield Finding(FindingKind.DISK_FULL, level, subject, sentence, full_ms, is_near)
 
@@ -281,7 +282,7 @@ def _of_group(row: GroupFigures) -> Iterator[Finding]:
         return
     if row.catch_up_ms is None or row.never_catches_up or row.catch_up_ms > eta:
         level = Level.ERROR if eta < LOSS_ERROR_MS else Level.WARN
-        sentence = f"Retention deletes records that group {row.name} has not read in {wait_text(eta / 1000)}."
+        sentence = f"In {wait_text(eta / 1000)}, retention will delete records that group {row.name} has not read."
         yield Finding(FindingKind.RETENTION_LOSS, level, subject, sentence, eta, is_near=eta >= LOSS_WARN_MS)
 
 

@@ -183,7 +183,7 @@ def _judgement(verdict: LagVerdict, sentence: str) -> Judgement:
 
 
 def _was_reset(reason: Sentence) -> str:
-    return f"{reason} The group had no member then: somebody reset it."
+    return f"{reason} The group had no members then: somebody reset its offsets."
 
 
 def _undecided(lag: int, hanging_ms: int | None) -> Judgement:
@@ -195,8 +195,8 @@ def _undecided(lag: int, hanging_ms: int | None) -> Judgement:
 def _waits(lag: int, hanging_ms: int | None) -> str:
     records = f"{plural(lag, 'offset')} after it {'belongs' if lag == 1 else 'belong'} to transactions"
     if hanging_ms is None:
-        return f"It has read all that is decided: {records} that are open, or wait for one."
-    return f"A hanging transaction holds it up: {records}, and one of them hangs for {wait_text(hanging_ms / 1000)}."
+        return f"It has read all committed records: {records} that are open, or wait for one."
+    return f"A hanging transaction holds it up: {records}, and one of them has hung for {wait_text(hanging_ms / 1000)}."
 
 
 def group_figures(group: Group, rows: Sequence[GroupPartitionFigures]) -> GroupFigures:
@@ -246,11 +246,11 @@ def _judge_group(group: Group, worst: GroupPartitionFigures | None, unwell: int)
 def _of_group(worst: GroupPartitionFigures, unwell: int) -> str:
     sentence = f"{partition_name(worst.topic, worst.partition)}: {worst.sentence}"
     if worst.level is Level.UNKNOWN and worst.verdict is not LagVerdict.UNKNOWN:
-        sentence += " It was never seen to be read: perhaps nobody needs it any more."
+        sentence += " Nobody has read it since the monitor started: perhaps it is no longer needed."
     if unwell > 1:
         others = plural(unwell - 1, "more partition")
         if worst.verdict is LagVerdict.UNKNOWN:
             sentence += f" {others} cannot be judged either."
         else:
-            sentence += f" {others} {'is' if unwell == 2 else 'are'} not well either."
+            sentence += f" {others} {'has' if unwell == 2 else 'have'} problems too."
     return sentence

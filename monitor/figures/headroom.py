@@ -76,7 +76,7 @@ class Headroom:
         if self.stale:
             return "; ".join(self.stale)
         if self.ratio < 0:
-            return f"more of {self.resource} is asked for than was ever measured"
+            return f"the demand for {self.resource} is more than was ever measured"
         return (
             f"{percent_text(max(0.0, self.ratio))} {'or more ' if self.is_at_least else ''}of {self.resource} is left"
         )
@@ -90,21 +90,21 @@ def headroom(
     demand: Demand, host: Host | None, row: HostFigures | None, ceilings: Sequence[Ceilings]
 ) -> list[Headroom]:
     """Return the rows of one broker. host, row: the broker's host; None if nothing reports which one it is."""
-    rows = [_share(demand.broker_id, DISK_SPACE, demand.disk_used_ratio, "the broker does not say")]
+    rows = [_share(demand.broker_id, DISK_SPACE, demand.disk_used_ratio, "the broker does not report it")]
     if host is None or row is None or host.answer is None or row.is_silent:
-        why = "no agent says what its host is" if host is None else f"its host does not answer: {host.error}"
+        why = "no agent reports its host" if host is None else f"its host does not answer: {host.error}"
         known = (CPU, PRODUCE, CONSUME, DISK_WRITE, DISK_READ)
         return [*(Headroom(demand.broker_id, each, None, unknown=why) for each in known), *rows]
-    cpu = _share(demand.broker_id, CPU, row.cpu_ratio, "known after the second look at the host")
+    cpu = _share(demand.broker_id, CPU, row.cpu_ratio, "known after the second answer of the host's agent")
     of_class = [each for each in ceilings if is_same_class(each.host, host.answer)]
     wanted = {
         PRODUCE: (demand.bytes_in_per_s, "it is not known how much is produced"),
         CONSUME: (
             demand.bytes_out_per_s,
-            "the broker does not say what it sends: give its page of metrics to the agent",
+            "the broker does not report what it sends: give its metrics page to the agent",
         ),
-        DISK_WRITE: (row.written_bytes_per_s, "known after the second look at the host"),
-        DISK_READ: (row.read_bytes_per_s, "known after the second look at the host"),
+        DISK_WRITE: (row.written_bytes_per_s, "known after the second answer of the host's agent"),
+        DISK_READ: (row.read_bytes_per_s, "known after the second answer of the host's agent"),
     }
     measured = [
         _measured(demand, resource, value, why, host.answer, of_class, ceilings)

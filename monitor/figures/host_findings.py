@@ -24,7 +24,7 @@ def findings_of_hosts(snapshot: Snapshot) -> Iterator[Finding]:
             what = drift_sentence(tuning)
         else:
             what = f"a change of its tuning was interrupted: {tuning.interrupted}"
-        sentence = f"Host {name} is not as tuned: {what}."
+        sentence = f"The tuning of host {name} has changed: {what}."
         yield Finding(FindingKind.TUNING_DRIFT, Level.WARN, f"host {name}", sentence, len(tuning.drift))
 
 

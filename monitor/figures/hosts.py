@@ -92,7 +92,7 @@ def host_figures(host: Host, answers: Sequence[HostAnswer], snapshot: Snapshot) 
     """answers: of the last minute and of one boot, the oldest first, the newest one last."""
     answer = host.answer
     if answer is None:
-        sentence = f"Nothing is known of it, because {host.error}."
+        sentence = f"Nothing is known about it: {host.error}."
         return HostFigures(host.name, Level.UNKNOWN, sentence, None, host.brokers, is_silent=True)
     first = answers[0] if len(answers) > 1 else None
     memory = answer.memory
@@ -150,7 +150,7 @@ def verdict(rows: Sequence[HostFigures]) -> tuple[Level, str]:
     bad = sorted((row for row in rows if row.level is not Level.OK), key=lambda row: -row.level.rank)
     named = [f"{row.name}: {row.sentence.rstrip('.')}" for row in bad[:_SHOWN]]
     if len(bad) > _SHOWN:
-        named.append(f"{plural(len(bad) - _SHOWN, 'more host')} to look at")
+        named.append(f"{plural(len(bad) - _SHOWN, 'more host')} with problems")
     return level, "; ".join([_tuned(rows), *named]) + "."
 
 
@@ -159,14 +159,14 @@ def _tuned(rows: Sequence[HostFigures]) -> str:
     if all(row.is_tuned is None for row in rows):
         return "The host is not known to be tuned" if len(rows) == 1 else "No host is known to be tuned"
     if tuned == len(rows):
-        return "The host is as tuned" if tuned == 1 else f"All {tuned} hosts are as tuned"
-    return f"{tuned} of {plural(len(rows), 'host')} {'is' if tuned == 1 else 'are'} as tuned"
+        return "The host's tuning is in place" if tuned == 1 else f"The tuning of all {tuned} hosts is in place"
+    return f"The tuning of {tuned} of {plural(len(rows), 'host')} is in place"
 
 
 def _judge(host: Host, answer: HostAnswer, unwritten_ratio: float | None, snapshot: Snapshot) -> tuple[Level, str]:
     if is_old(host, snapshot.taken_at_ms):
         age_ms = snapshot.taken_at_ms - (host.as_of_ms or 0)
-        return Level.UNKNOWN, f"What is shown is {wait_text(age_ms / 1000)} old: {host.error}."
+        return Level.UNKNOWN, f"This data is {wait_text(age_ms / 1000)} old: {host.error}."
     tuning = answer.tuning
     if tuning is not None and tuning.drift:
         return Level.WARN, f"{drift_sentence(tuning)}."
@@ -185,7 +185,7 @@ def _judge(host: Host, answer: HostAnswer, unwritten_ratio: float | None, snapsh
         advice = "" if wanted is None else f"; highwater tune would change {plural(wanted, 'setting')}"
         return Level.OK, f"No tuning is applied{advice}."
     waiting = f", {tuning.waiting} of them after a restart" if tuning.waiting else ""
-    return Level.OK, f"As tuned: {plural(tuning.in_effect + tuning.waiting, 'setting')} in effect{waiting}."
+    return Level.OK, f"Tuning in place: {plural(tuning.in_effect + tuning.waiting, 'setting')} in effect{waiting}."
 
 
 def _disks(first: HostAnswer | None, answer: HostAnswer) -> Iterator[DiskFigures]:

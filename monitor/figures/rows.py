@@ -144,7 +144,7 @@ class PartitionFigures(NamedTuple):
     bytes_in_per_s: float | None
     """Estimated: offsets per second times the mean stored bytes per offset."""
     undecided_offsets: int | None
-    """End offset minus last stable offset: what readers of committed data cannot read yet."""
+    """End offset minus last stable offset: what read_committed consumers cannot read yet."""
     hanging_ms: int | None
     """For how long a transaction that hangs or is late is open there; None if none does."""
 

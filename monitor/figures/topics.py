@@ -186,7 +186,7 @@ def count_partition(count: Health, partition: Partition, row: PartitionFigures) 
 
 def _judge(topic: Topic, health: Health) -> tuple[Level, str]:
     if health.offline:
-        return Level.ERROR, f"{_has(health.offline)} no leader: nobody can read or write there."
+        return Level.ERROR, f"{_has(health.offline)} no leader: clients cannot read or write there."
     if health.under_min_isr:
         return Level.ERROR, f"{_has(health.under_min_isr)} too few replicas in sync, and rejects writes with acks=all."
     if health.hanging_transactions:

@@ -1,6 +1,6 @@
 """Transactions that stay open: which hang, since when, which groups wait for them, and what ends them.
 
-A transaction holds readers of committed data at the last stable offset until it ends. Its coordinator ends it at its
+A transaction holds read_committed consumers at the last stable offset until it ends. Its coordinator ends it at its
 time-out, unless it does not know that the transaction is open in a partition: then nobody does (KIP-664).
 """
 
@@ -78,7 +78,7 @@ def _is_there(each: OpenTransaction, snapshot: Snapshot) -> bool:
 
 
 def _held_up(snapshot: Snapshot, keys: set[TopicPartition]) -> dict[TopicPartition, tuple[str, ...]]:
-    """Groups by partition, that stand at its last stable offset: readers of committed data can read no further."""
+    """Groups by partition, that stand at its last stable offset: read_committed consumers can read no further."""
     found: dict[TopicPartition, list[str]] = {}
     for group in snapshot.groups.values():
         for key in keys & group.commits.keys():
@@ -142,21 +142,21 @@ def _sentence(
     coordinator = f"its coordinator, broker {each.coordinator}, "
     match verdict:
         case TransactionVerdict.HANGING:
-            says = "and no coordinator knows it there: nobody will end it."
+            says = "and no coordinator knows it there: nothing will end it."
         case TransactionVerdict.LATE:
             says = (
                 f"and {coordinator}should have ended it after {wait_text(limit_ms / 1000)}; there it is {each.state}. "
                 "Look at that broker's log, and at the partitions of the transaction."
             )
         case TransactionVerdict.UNKNOWN:
-            says = "longer than a transaction may take. Whether a coordinator knows it was not told."
+            says = "longer than a transaction may take. No coordinator reported whether it knows it."
         case TransactionVerdict.OPEN if each.is_known:
             says = (
                 f"and {coordinator}ends it at {_clock(since_ms + limit_ms)} at the latest. It ends at once if a "
                 "producer starts with the same transactional id."
             )
         case _:
-            unknown = "No coordinator knows it there" if each.is_known is False else "No coordinator told of it"
+            unknown = "No coordinator knows it there" if each.is_known is False else "No coordinator reported it"
             says = f"not longer than a transaction may take. {unknown}."
     return f"{begins}, {says}{_waiting(groups)}"
 
@@ -172,7 +172,7 @@ def _waiting(groups: tuple[str, ...]) -> str:
     more = len(groups) - _NAMES_SHOWN
     named = ", ".join(groups[:_NAMES_SHOWN]) + (f" and {plural(more, 'group')} more" if more > 0 else "")
     stands = f"Group {named} stands" if len(groups) == 1 else f"Groups {named} stand"
-    return f" {stands} there: of committed records none can be read after it."
+    return f" {stands} there, and cannot read past it."
 
 
 def _abort_command(each: OpenTransaction, snapshot: Snapshot) -> str:

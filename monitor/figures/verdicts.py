@@ -272,34 +272,34 @@ def _read_all() -> str:
 
 
 def _reads(lag: int) -> str:
-    return f"It reads, and lag is not seen to rise: {_unread(lag)}."
+    return f"It reads, and its lag does not rise: {_unread(lag)}."
 
 
 def _pauses(stands_ms: int, lag: int) -> str:
-    return f"No commit came for {_time(stands_ms)}, which is not long for it: {_unread(lag)}."
+    return f"There was no commit for {_time(stands_ms)}, which is usual for it: {_unread(lag)}."
 
 
 def _too_short(seen_ms: int, lag: int) -> str:
-    return f"Seen for {_time(seen_ms)} only: too short for a verdict. {_unread(lag)}."
+    return f"Watched for only {_time(seen_ms)}: too short for a verdict. {_unread(lag)}."
 
 
 def _stops(readers: Readers, lag: int, stands_ms: int) -> str:
-    who = "Nobody reads" if readers is Readers.NOBODY else "No member has this partition"
-    return f"{who}: {_unread(lag)}, and no commit came for {_time(stands_ms)}."
+    who = "No consumer reads" if readers is Readers.NOBODY else "No member has this partition"
+    return f"{who}: {_unread(lag)}, and there was no commit for {_time(stands_ms)}."
 
 
 def _stalls(owner: str, lag: int, stands_ms: int) -> str:
     who = f"Member {owner} has this partition, but" if owner else "The group has members, but"
-    return f"{who} no commit came for {_time(stands_ms)}: {_unread(lag)}."
+    return f"{who} there was no commit for {_time(stands_ms)}: {_unread(lag)}."
 
 
 def _elsewhere(owner: str, lag: int, stands_ms: int) -> str:
     who = f"Member {owner}" if owner else "The member"
-    return f"{who} commits in its other partitions, and not in this one for {_time(stands_ms)}: {_unread(lag)}."
+    return f"{who} commits in its other partitions, but not in this one for {_time(stands_ms)}: {_unread(lag)}."
 
 
 def _others_are_slow(lag: int, stands_ms: int) -> str:
-    return f"No commit came for {_time(stands_ms)}, and others of the group commit as seldom: {_unread(lag)}."
+    return f"There was no commit for {_time(stands_ms)}, and others of the group commit as rarely: {_unread(lag)}."
 
 
 def _went_back(rewind: Rewind, ago_ms: int) -> str:

@@ -143,5 +143,5 @@ def _leaders(cluster: ClusterRow) -> dict[TopicPartition, int]:
 
 def _refusal(producers: Producers) -> str:
     if producers.error_code == ErrorCode.topic_authorization_failed.value:
-        return "its producers are not told; give the monitor's user Read on topics"
+        return "its producers are not visible; give the monitor's user Read on topics"
     return refusal(producers.error_code, producers.message)

@@ -243,7 +243,7 @@ class KafkaSource:
     async def _ask_log_dirs(self, tick: Tick, node_id: int) -> None:
         found = await tick.ask(Part.LOG_DIRS, node_id, describe_log_dirs())
         if found is not None and found.error_code:
-            tick.fail(Part.LOG_DIRS, f"broker {node_id} does not tell its sizes: {refusal(found.error_code)}")
+            tick.fail(Part.LOG_DIRS, f"broker {node_id} does not report its sizes: {refusal(found.error_code)}")
         elif found is not None:
             self._log_dirs[node_id] = found
 
@@ -319,7 +319,7 @@ class KafkaSource:
         cluster = self._metadata or _NOTHING
         refusals = assembling.refusals_of(offsets)
         for reason in refusals:
-            tick.fail(Part.OFFSETS, f"leaders do not tell the offsets of some partitions: {reason}")
+            tick.fail(Part.OFFSETS, f"leaders do not return the offsets of some partitions: {reason}")
         self._is_metadata_doubtful |= bool(refusals) or bool(tick.failed)
         self._failed = frozenset(tick.failed)
         self._groups = assembling.groups_of(coordinators, self._groups)

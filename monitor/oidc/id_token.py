@@ -77,5 +77,5 @@ def _problem_of_times(claims: Claims, now_s: float) -> Refusal | None:
     if now_s - ends >= CLOCK_SKEW_S or now_s - made > OLDEST_S + CLOCK_SKEW_S:
         return provider_fault(f"The ID token is too old: {hint}.")
     if max(made, begins or made) - now_s > CLOCK_SKEW_S:
-        return provider_fault(f"The ID token is of the future: {hint}.")
+        return provider_fault(f"The ID token is dated in the future: {hint}.")
     return None

@@ -164,9 +164,9 @@ class OidcLogin:
             return answer
         found = object_of(answer.body)
         if answer.status != 200 or found is None:
-            return provider_fault(f"The provider tells nothing of the person (HTTP status {answer.status}).")
+            return provider_fault(f"The provider returned nothing about the person (HTTP status {answer.status}).")
         if found.get("sub") != claims["sub"]:
-            return provider_fault("The provider tells of another person than the one who logged in.")
+            return provider_fault("The provider returned another person than the one who logged in.")
         return {**found, **claims}
 
     def _person(self, claims: Claims, wanted: str) -> Person:
@@ -187,7 +187,7 @@ class OidcLogin:
 
 def _refused_by_provider(error: str) -> Refusal:
     if error == "access_denied":
-        return Refusal("The provider did not let you in, or you turned back.", 403)
+        return Refusal("The provider refused the login, or you cancelled it.", 403)
     # Whoever makes a link can write what they like there.
     return provider_fault(f"The provider refuses the login: {_shown(error)}.")
 
@@ -195,7 +195,7 @@ def _refused_by_provider(error: str) -> Refusal:
 def _refused_code(status: int, found: Mapping[str, Any]) -> Refusal:
     error = str(found.get("error", ""))
     if error == "invalid_grant":
-        return Refusal("The provider takes the code no more: it is used or too old. Log in again.", 400)
+        return Refusal("The provider no longer accepts the code: it is used or too old. Log in again.", 400)
     if error in ("invalid_client", "unauthorized_client"):
         return provider_fault(f"The provider refuses the monitor itself ({error}): see client_id and client_secret.")
     return provider_fault(f"The provider gives no token: HTTP status {status}, {_shown(error)}.")

@@ -45,7 +45,7 @@ _ALERTS: Final[tuple[Column[AlertRow], ...]] = (
         lambda r: cells.state(r.alert.level),
         lambda r: r.alert.level.rank,
     ),
-    Column("subject", "Of", SUBJECT, lambda r: r.alert.subject),
+    Column("subject", "About", SUBJECT, lambda r: r.alert.subject),
     Column("opened", "Open since", TIME, lambda r: r.alert.opened_at_ms),
     Column("found", "Found now", YES_NO, lambda r: r.is_found),
     Column("rule", "Rule", TEXT, lambda r: r.alert.kind.value),
@@ -54,14 +54,14 @@ _ALERTS: Final[tuple[Column[AlertRow], ...]] = (
 _ALERTS_NOTES: Final = {
     "level": "The worst since the alert opened.",
     "found": (
-        "No: the newest snapshot does not have it, and what is said is of the last one that had it. "
-        "It closes when it is known to be over."
+        "No: the newest snapshot no longer shows it, and the sentence is from the last one that did. "
+        "The alert closes when the problem is known to be over."
     ),
 }
 
 
 def notices_table(notices: Sequence[Notice]) -> Table[Notice]:
-    empty = "No alert has opened or closed since the start of the monitor."
+    empty = "No alert has opened or closed since the monitor started."
     return Table("alerts/notices", "Opened and closed", _NOTICES, notices, empty)
 
 
@@ -75,13 +75,13 @@ _NOTICES: Final[tuple[Column[Notice], ...]] = (
         lambda r: cells.state(_CHANGE_LEVELS[r.change], r.change.value),
     ),
     Column("reason", "Reason", PROSE, lambda r: r.reason),
-    Column("subject", "Of", SUBJECT, lambda r: r.alert.subject),
+    Column("subject", "About", SUBJECT, lambda r: r.alert.subject),
     Column("rule", "Rule", TEXT, lambda r: r.alert.kind.value),
 )
 
 
 def targets_table(targets: Sequence[TargetState]) -> Table[TargetState]:
-    empty = "Alerts are sent to nobody: the configuration names no target."
+    empty = "No alerts are sent: the configuration names no target."
     return Table("alerts/targets", "Sent to", _TARGETS, targets, empty)
 
 
@@ -102,7 +102,7 @@ def findings_table(figures: Figures) -> Table[Finding]:
 _FINDINGS: Final[tuple[Column[Finding], ...]] = (
     Column("sentence", "What", PROSE, lambda r: r.sentence),
     Column("level", "Level", TEXT, lambda r: r.level.value, lambda r: cells.state(r.level), lambda r: r.level.rank),
-    Column("subject", "Of", SUBJECT, lambda r: r.subject),
+    Column("subject", "About", SUBJECT, lambda r: r.subject),
     Column("rule", "Rule", TEXT, lambda r: r.kind.value),
     Column("value", "", COUNT, lambda r: r.value),
 )

@@ -60,7 +60,7 @@ def brokers_table(snapshot: Snapshot, figures: Figures) -> Table[BrokerRow]:
         title="Brokers",
         columns=_BROKERS,
         rows=rows,
-        empty="The cluster has told of no broker.",
+        empty="The cluster has reported no brokers.",
         sort="broker",
         level=lambda row: row.figures.level,
         notes=_BROKERS_NOTES,
@@ -76,7 +76,7 @@ def _state(row: BrokerRow) -> str:
 def _disk(row: BrokerRow) -> str:
     free = row.figures.disk_usable_percent
     if free is None:
-        return "– the broker does not say"
+        return "– not reported by the broker"
     return f"{words.percent(free)} of {words.size(row.figures.disk_total_bytes)}"
 
 
@@ -115,10 +115,10 @@ _BROKERS: Final[tuple[Column[BrokerRow], ...]] = (
     Column("sentence", "", TEXT, lambda r: r.figures.sentence),
 )
 _BROKERS_NOTES: Final = {
-    "leader_share": "Of the cluster's leaders.",
+    "leader_share": "Its share of the cluster's leaders.",
     "out_of_sync": "Replicas on this broker that are not in sync.",
-    "size": "Of its replicas.",
-    "disk_free": "Of the directory with the least.",
+    "size": "The size of its replicas.",
+    "disk_free": "Of the log directory with the least free space.",
     "disk_full": "At the present rate; – if it does not fill.",
     "bytes_out": "From the broker's own counter; – without its page of metrics.",
     "cache_served": "The share of what it sends that the page cache served; – without an agent that has its metrics.",
@@ -127,7 +127,7 @@ _BROKERS_NOTES: Final = {
 
 
 def directories_table(broker: Broker) -> Table[LogDirectory]:
-    empty = "– the broker does not say which directories it has."
+    empty = "– the broker does not report its directories."
     return Table("broker/directories", "Directories", _DIRECTORIES, broker.directories, empty)
 
 

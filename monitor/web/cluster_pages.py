@@ -117,7 +117,7 @@ def broker(call: Call, seen: Seen) -> Response:
     if found is None:
         return not_found(call, seen, "/brokers", "broker", text)
     own = {name: value for name, value in (found.config or {}).items() if differs_from_default(value)}
-    silent = "– the broker does not say." if found.config is None else "Every setting has its default."
+    silent = "– not reported by the broker." if found.config is None else "Every setting has its default."
     return render_cluster(
         call,
         seen,
@@ -140,7 +140,7 @@ def topic(call: Call, seen: Seen) -> Response:
     found = seen.snapshot.topics.get(name)
     if found is None:
         return not_found(call, seen, "/topics", "topic", name)
-    config = config_table("topic/config", found.config, "– the broker does not say.")
+    config = config_table("topic/config", found.config, "– not reported by the broker.")
     return render_cluster(
         call,
         seen,
@@ -238,8 +238,8 @@ def _lead(table: Table[Any]) -> str:
     ill, unknown = levels[Level.ERROR] + levels[Level.WARN], levels[Level.UNKNOWN]
     parts = []
     if ill:
-        parts.append(f"{words.count(ill)} {of_all} {'needs' if ill == 1 else 'need'} a look.")
+        parts.append(f"{words.count(ill)} {of_all} {'needs' if ill == 1 else 'need'} attention.")
     if unknown:
         parts.append(f"{words.count(unknown)}{'' if ill else f' {of_all}'} cannot be judged yet.")
-    well = f"The {noun} is well." if total == 1 else f"All {words.many(total, noun)} are well."
+    well = f"The {noun} is healthy." if total == 1 else f"All {words.many(total, noun)} are healthy."
     return " ".join(parts) or well

@@ -21,8 +21,8 @@ def of_group(bootstrap: str, group: str) -> list[Command]:
             broker_command(*base, "--to-earliest"),
             "Shows the new offsets; with --execute it sets them. The group must have no members then.",
         ),
-        Command("Skip to the newest record", broker_command(*base, "--to-latest"), "What was not read is left out."),
-        Command("Go back by an hour", broker_command(*base, "--by-duration", "PT1H"), "By the time of the records."),
+        Command("Skip to the newest record", broker_command(*base, "--to-latest"), "Unread records are skipped."),
+        Command("Go back by an hour", broker_command(*base, "--by-duration", "PT1H"), "By the timestamps of records."),
     ]
 
 

@@ -48,7 +48,7 @@ _EVENTS: Final[tuple[Column[Event], ...]] = (
     Column("time", "Time", TIME, lambda r: r.at_ms),
     Column("text", "What", PROSE, lambda r: r.text),
     Column("kind", "Kind", TEXT, lambda r: r.kind.value, lambda r: kind_words(r.kind)),
-    Column("name", "Of", TEXT, lambda r: r.name, event_link),
+    Column("name", "About", TEXT, lambda r: r.name, event_link),
     Column("entity", "", TEXT, lambda r: r.entity),
     Column("before", "", TEXT, lambda r: r.before),
     Column("after", "", TEXT, lambda r: r.after),

@@ -34,7 +34,7 @@ _MOST_MARKS: Final = 40
 _POINTS: Final = 600
 _MOST_POINTS: Final = 5000
 _MOST_NAMES: Final = 50
-_EMPTY: Final = "The history has no value of this time."
+_EMPTY: Final = "The history has no values for this time."
 _TIME: Final = "%Y-%m-%dT%H:%M:%S"
 
 
@@ -375,7 +375,7 @@ def _value_text(row: Row, value: float | str | None) -> str:
 
 _COLUMNS: Final[tuple[Column[Row], ...]] = (
     Column("time", "Time", TIME, lambda r: r.at_ms),
-    Column("name", "Of", TEXT, lambda r: r.series.name, lambda r: cells.name_text(r.series.subject)),
+    Column("name", "About", TEXT, lambda r: r.series.name, lambda r: cells.name_text(r.series.subject)),
     Column("metric", "What", TEXT, lambda r: r.series.metric, lambda r: metric_words(r.series.metric)),
     Column("value", "Value", COUNT, lambda r: r.point.value, lambda r: _value_text(r, r.point.value)),
     Column("least", "Least", COUNT, lambda r: r.point.low, lambda r: _value_text(r, r.point.low)),

@@ -74,7 +74,7 @@ class Guard:
         settings = self._site.settings
         if not request_checks.is_our_host(request.headers.get("host", ""), settings.host_names):
             return _refusal(
-                scope, 421, "Not this host", "The monitor does not answer to this name. Its configuration lists names."
+                scope, 421, "Not this host", "The monitor is not configured for this host name: see web.host_names."
             )
         route = self._route(scope)
         if route is None:

@@ -38,7 +38,7 @@ MOST_EVENTS: Final = 2000
 _LAST_EVENTS: Final = 20
 _MOST_TOPICS: Final = 50
 EXPLORER: Final = "/explorer"
-NO_HISTORY: Final = "The monitor keeps no history: it was started without one."
+NO_HISTORY: Final = "There is no history: the monitor was started without one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def section(call: Call, seen: Seen, kind: str, name: str, topics: Collection[str
         for metric, line, drawing in zip(METRICS[kind], lines, drawings, strict=True)
         if drawing
     )
-    problem = "" if drawn else "The history has nothing of this time yet."
+    problem = "" if drawn else "The history has nothing for this time yet."
     return Section(drawn, problem, chosen, happened=happened)
 
 

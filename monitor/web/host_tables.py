@@ -75,12 +75,12 @@ _HEADROOM: Final[tuple[Column[Headroom], ...]] = (
 _HEADROOM_NOTES: Final = {
     "headroom": f"{FORMULA}.",
     "state": "Grey: the ceiling was measured under other conditions, and may not hold here.",
-    "demand": "Of the last minute.",
+    "demand": "In the last minute.",
     "ceiling": "The highest rate that a benchmark saw on a host of this class; ≥ if no higher one was tried.",
 }
 
 
-NO_HOSTS: Final = "No host is known: run highwater tune agent on each one, and name it under hosts: in the file."
+NO_HOSTS: Final = "No hosts are configured: run highwater tune agent on each one, and list it under hosts: in the file."
 
 
 def _cached_ratio(row: HostFigures) -> float | None:
@@ -128,7 +128,7 @@ _HOSTS: Final[tuple[Column[HostFigures], ...]] = (
     ),
     Column("available", "Memory free", BYTES, lambda r: r.memory_available_bytes),
     Column("memory", "Memory", BYTES, lambda r: r.memory_total_bytes),
-    Column("tuned", "As tuned", YES_NO, lambda r: r.is_tuned),
+    Column("tuned", "Tuning in place", YES_NO, lambda r: r.is_tuned),
     Column("steal", "", COUNT, lambda r: r.steal_ratio),
     Column("received", "", BYTES, lambda r: r.received_bytes_per_s),
     Column("sent", "", BYTES, lambda r: r.sent_bytes_per_s),
@@ -136,12 +136,12 @@ _HOSTS: Final[tuple[Column[HostFigures], ...]] = (
     Column("sentence", "", TEXT, lambda r: r.sentence),
 )
 _HOSTS_NOTES: Final = {
-    "cpu": "Of all its CPUs.",
+    "cpu": "The share of all its CPUs.",
     "io_wait": "Share of the last minute in which some task waited for a disk (PSI).",
     "read": "By the disks below log directories.",
     "written": "By the disks below log directories.",
     "log_cached": "Share of the segments' bytes that the page cache holds.",
-    "unwritten": "Dirty, or under write-back. Who writes has to wait when it reaches the kernel's limit.",
+    "unwritten": "Dirty, or under write-back. Writers have to wait when it reaches the kernel's limit.",
     "available": "Available to programs.",
 }
 
@@ -215,7 +215,7 @@ def host_drift_table(answer: HostAnswer | None) -> Table[Drift]:
 
 _DRIFT: Final[tuple[Column[Drift], ...]] = (
     Column("setting", "Setting", NAME, lambda r: r.parameter),
-    Column("of", "Of", TEXT, lambda r: r.target, lambda r: cells.name_text(r.target or "the host")),
+    Column("of", "Where", TEXT, lambda r: r.target, lambda r: cells.name_text(r.target or "the host")),
     Column("applied", "Applied", NAME, lambda r: r.applied),
     Column("now", "Now", TEXT, lambda r: r.now, lambda r: cells.name_text(r.now or "?")),
     Column("note", "Why", PROSE, lambda r: r.note, lambda r: cells.name_text(r.note or NONE)),

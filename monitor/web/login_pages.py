@@ -17,7 +17,7 @@ from highwater.monitor.web.routing import Call
 
 BEGIN_PATH: Final = "/oidc/login"
 _WRONG: Final = "The name or the password is wrong, or the account is disabled."
-_NO_PASSWORDS: Final = "Nobody logs in with a password here."
+_NO_PASSWORDS: Final = "Password login is switched off."
 
 
 def login_form(call: Call) -> Response:
@@ -105,10 +105,10 @@ def change_password(call: Call) -> Response:
         return _account_page(call, "The two new passwords differ.", 422)
     wait_s = _wait_s(call, user.name)
     if wait_s:
-        return _account_page(call, f"Too many tries. Wait {wait_text(wait_s)}.", 429)
+        return _account_page(call, f"Too many attempts. Wait {wait_text(wait_s)}.", 429)
     if call.site.users.password_is(user.name, call.form.get("password", "")) is None:
         call.site.users.record(user.name, call.address, "change own password", is_allowed=False)
-        return _account_page(call, "The present password is wrong.", 422)
+        return _account_page(call, "The current password is wrong.", 422)
     _forget_tries(call, user.name)
     try:
         call.site.users.set_password(user.name, new)
@@ -161,7 +161,7 @@ def origin(call: Call) -> str:
 
 
 def _too_many(call: Call, wanted: str, wait_s: float) -> Response:
-    response = _login_page(call, wanted, f"Too many tries. Wait {wait_text(max(wait_s, 1))}, then try again.", 429)
+    response = _login_page(call, wanted, f"Too many attempts. Wait {wait_text(max(wait_s, 1))}, then try again.", 429)
     response.headers["Retry-After"] = str(int(wait_s) + 1)
     return response
 

@@ -41,7 +41,7 @@ def come_back(call: Call) -> Response:
     key = address_key(call.address)
     wait_s = call.site.addresses.begin(key, call.site.settings.monotonic_s())
     if wait_s:
-        refusal = Refusal(f"Too many tries. Wait {wait_text(max(wait_s, 1))}, then try again.", 429)
+        refusal = Refusal(f"Too many attempts. Wait {wait_text(max(wait_s, 1))}, then try again.", 429)
         response = _refused(call, refusal)
         response.headers["Retry-After"] = str(int(wait_s) + 1)
         return response
@@ -75,7 +75,7 @@ def _not_let_in(call: Call, person: Person) -> Response:
     hint = "" if person.role is not None else " Roles are given at the provider, and by web.oidc.roles of the monitor."
     # Names of the provider are any text: they are written down as what the login was of, and not as a user.
     call.site.users.record_stranger("(unknown)", call.address, _ACTION, sentence)
-    return _page(call, f"{settings.shown_name} knows you, but you are not let in", sentence + hint, 403)
+    return _page(call, f"{settings.shown_name} knows you, but you have no access", sentence + hint, 403)
 
 
 def _refused(call: Call, refusal: Refusal) -> Response:

@@ -113,7 +113,9 @@ def look(call: Call) -> Seen | None:
     age_s = (settings.now_ms() - snapshot.taken_at_ms) / 1000
     stale = ""
     if age_s > _TICKS_UNTIL_STALE * settings.tick_s:
-        stale = f"No news since {words.clock_time(snapshot.taken_at_ms)} ({wait_text(age_s)}): this is as it was."
+        stale = (
+            f"No news since {words.clock_time(snapshot.taken_at_ms)} ({wait_text(age_s)}): the values are from then."
+        )
     return Seen(snapshot, figures, stale, _failures(call.site.state()))
 
 
@@ -171,7 +173,7 @@ def not_found(call: Call, seen: Seen, section: str, what: str, name: str) -> Res
 
 def _no_snapshot(call: Call, section: str) -> Response:
     tick_s = call.site.settings.tick_s
-    sentence = f"The monitor has not looked at the cluster yet. The first look takes up to {wait_text(tick_s)}."
+    sentence = f"The monitor has not read the state of the cluster yet. This takes up to {wait_text(tick_s)}."
     if call.route.is_for_programs:
         return JSONResponse({"error": sentence}, 503)
     return render(call, "no_snapshot.html.j2", "No data yet", 503, section=section, sentence=sentence, tick_s=tick_s)

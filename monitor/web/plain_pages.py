@@ -58,5 +58,5 @@ def plain_page(title: str, text: str) -> str:
         f'<title>{escape(title)} – Highwater</title><link rel="icon" href="data:,">'
         '<link rel="stylesheet" href="/static/monitor.css"></head>'
         f'<body><main class="narrow"><h1>{escape(title)}</h1><p>{escape(text)}</p>'
-        '<p><a href="/">To the overview</a></p></main></body></html>'
+        '<p><a href="/">Go to the overview</a></p></main></body></html>'
     )

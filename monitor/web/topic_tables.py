@@ -115,7 +115,7 @@ _TOPICS: Final[tuple[Column[TopicFigures], ...]] = (
     Column("size", "Size", BYTES, lambda r: r.size_bytes),
     Column("rate", "Produce rate", PER_S, lambda r: r.offsets_per_s),
     Column("bytes_in", "Bytes in", BYTES_PER_S, lambda r: r.bytes_in_per_s),
-    Column("offsets", "Offsets held", COUNT, lambda r: r.held_offsets),
+    Column("offsets", "Offsets stored", COUNT, lambda r: r.held_offsets),
     Column("produced", "Produced", COUNT, lambda r: r.produced_offsets),
     Column("leader_max_over_mean", "Leaders max/mean", FACTOR, lambda r: r.balance.leader_max_over_mean),
     Column("groups", "", COUNT, lambda r: len(r.groups)),
@@ -129,11 +129,11 @@ _TOPICS: Final[tuple[Column[TopicFigures], ...]] = (
 )
 _TOPICS_NOTES: Final = {
     "lag": "Sorted by the largest lag.",
-    "replication": "Of the first partition.",
+    "replication": "That of the first partition.",
     "spread": FORMULAS["spread"],
     "skew": FORMULAS["skew"],
     "leader_skew": FORMULAS["leader skew"],
-    "size": "With all replicas.",
+    "size": "The sum of all replicas.",
     "rate": "Offsets per second, which count records and transaction markers.",
     "bytes_in": "Per second; estimated from the rate and the mean size of an offset.",
     "offsets": "End minus log start: an upper bound of the records, as compaction and markers leave gaps.",
@@ -183,7 +183,7 @@ _PARTITIONS: Final[tuple[Column[PartitionRow], ...]] = (
     Column("isr", "In sync", TEXT, lambda r: words.broker_ids(r.partition.in_sync_replicas)),
     Column("start", "Log start", COUNT, lambda r: r.partition.log_start_offset),
     Column("end", "End", COUNT, lambda r: r.partition.end_offset),
-    Column("undecided", "Undecided", COUNT, lambda r: r.figures.undecided_offsets),
+    Column("undecided", "Uncommitted", COUNT, lambda r: r.figures.undecided_offsets),
     Column("size", "Size", BYTES, lambda r: r.figures.leader_size_bytes),
     Column("rate", "Produce rate", PER_S, lambda r: r.figures.offsets_per_s),
     Column("follower_lag", "Follower lag", COUNT, _follower_lag),
@@ -193,9 +193,9 @@ _PARTITIONS: Final[tuple[Column[PartitionRow], ...]] = (
 _PARTITIONS_NOTES: Final = {
     "preferred": "The first replica is the preferred leader.",
     "end": "The high watermark.",
-    "undecided": "End minus last stable offset: what readers of committed data cannot read yet.",
-    "size": "Of the leader's replica.",
-    "follower_lag": "Of the replica that is most behind.",
+    "undecided": "End minus last stable offset: what read_committed consumers cannot read yet.",
+    "size": "The size of the leader's replica.",
+    "follower_lag": "That of the replica that is furthest behind.",
 }
 
 
@@ -223,5 +223,5 @@ _CONFIG: Final[tuple[Column[ConfigRow], ...]] = (
     Column("source", "Source", TEXT, lambda r: r.config.source, _differs),
 )
 _CONFIG_NOTES: Final = {
-    "default": "The value without what this topic or broker was given.",
+    "default": "The value if this topic or broker sets none.",
 }

@@ -15,7 +15,7 @@ from highwater.monitor.web.tables import Column, Table
 from highwater.monitor.web.units import COUNT, ID, MILLISECONDS, PROSE, TEXT, TIME
 
 _MOST_COMMANDS: Final = 10
-_EMPTY: Final = "No transaction holds up readers of committed data for more than a minute."
+_EMPTY: Final = "No transaction holds up read_committed consumers for more than a minute."
 
 
 def transactions_table(figures: Figures) -> Table[TransactionFigures]:
@@ -32,7 +32,7 @@ def commands_of(rows: Sequence[TransactionFigures]) -> list[Command]:
         Command(
             f"End the transaction of producer {row.producer_id} in {row.topic}-{row.partition}",
             row.command,
-            "Aborts it there: readers of committed data go on, without its records. With TLS or a login the tool needs "
+            "Aborts it there: read_committed consumers go on, without its records. With TLS or a login the tool needs "
             "--command-config FILE before abort.",
         )
         for row in rows
@@ -98,6 +98,6 @@ _TRANSACTIONS: Final[tuple[Column[TransactionFigures], ...]] = (
 _TRANSACTIONS_NOTES: Final = {
     "transaction": "As the coordinator of the producer says; none where no coordinator knows it.",
     "timeout": "Its own, after which its coordinator ends it.",
-    "groups": "They stand at its beginning.",
-    "held_up": "Offsets from its first record to the end, which readers of committed data cannot read yet.",
+    "groups": "They wait at its first record.",
+    "held_up": "Offsets from its first record to the end, which read_committed consumers cannot read yet.",
 }

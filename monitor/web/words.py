@@ -163,5 +163,5 @@ def catch_up(figures: GroupFigures | GroupPartitionFigures) -> str:
     if figures.never_catches_up:
         return "never at these rates" if figures.level is not Level.OK else "lag stays as it is"
     if not figures.lag:
-        return NONE if figures.lag is None else "has read all"
+        return NONE if figures.lag is None else "has read everything"
     return time_ms(figures.catch_up_ms)

@@ -15,7 +15,7 @@ from highwater.monitor.web.units import BYTES, COUNT, MILLISECONDS, NAME, PROSE,
 
 def servers_table(snapshot: Snapshot) -> Table[ZooKeeperServer]:
     rows = snapshot.zookeeper.servers if snapshot.zookeeper is not None else ()
-    empty = "No server of ZooKeeper was asked yet."
+    empty = "No ZooKeeper server has been queried yet."
     return Table("zookeeper/servers", "Servers", _SERVERS, rows, empty, "address", _level, notes=_SERVERS_NOTES)
 
 
@@ -57,9 +57,9 @@ _SERVERS: Final[tuple[Column[ZooKeeperServer], ...]] = (
 _SERVERS_NOTES: Final = {
     "avg_latency": "The average of requests since the server began or was reset.",
     "outstanding": "Requests that wait.",
-    "watches": "Of mntr alone.",
-    "ephemerals": "Of mntr alone.",
-    "data": "Of mntr alone.",
-    "files": "Of mntr alone.",
-    "synced_followers": "The leader knows them.",
+    "watches": "Only mntr reports it.",
+    "ephemerals": "Only mntr reports it.",
+    "data": "Only mntr reports it.",
+    "files": "Only mntr reports it.",
+    "synced_followers": "Only the leader reports them.",
 }

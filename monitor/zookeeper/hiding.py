@@ -49,7 +49,7 @@ def shown(path: str, data: bytes) -> Shown:
         return Shown(b"")
     if not is_of_kafka(path):
         return Shown(
-            b"", "This znode is not Kafka's. Its data are not shown: nobody here knows what of them is secret."
+            b"", "This znode is not Kafka's. Its data are not shown: the monitor does not know which of it is secret."
         )
     if path == _TOKENS or path.startswith(f"{_TOKENS}/"):
         return Shown(b"", "Delegation tokens are logins: their data are not shown.")
@@ -61,7 +61,7 @@ def shown(path: str, data: bytes) -> Shown:
     except ValueError:
         return _of_text(path, data)
     except RecursionError:
-        return Shown(b"", "These data are nested so deeply that nobody looks for secrets in them. They are not shown.")
+        return Shown(b"", "These data are nested too deeply to be searched for secrets. They are not shown.")
     if not hidden:
         return Shown(data)
     # A lone surrogate is no UTF-8, and is written as JSON escapes it.

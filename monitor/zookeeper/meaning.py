@@ -229,12 +229,12 @@ _TABLE: Final = (
     _known(
         "/admin/reassign_partitions",
         "reassignment of partitions",
-        "It is there while tools of old move partitions.",
+        "It exists while old tools move partitions.",
         _moves,
     ),
     _known(
         "/admin/preferred_replica_election",
-        "wish for preferred leaders",
+        "request for preferred leaders",
         "The controller elects them and removes the znode.",
         _partitions,
     ),
@@ -295,10 +295,10 @@ _TABLE: Final = (
     _known(f"/config/(?P<kind>{_CONFIG_KINDS})/(?P<name>[^/]+)", "settings of {kind}: {name}", "", _config),
     _known(
         "/consumers",
-        "consumers of old",
+        "old consumers",
         "Groups of clients before Kafka 0.9 kept their offsets here; today they are in __consumer_offsets.",
     ),
-    _known("/consumers/(?P<group>[^/]+)(?:/.*)?", "consumer of old, group {group}"),
+    _known("/consumers/(?P<group>[^/]+)(?:/.*)?", "old consumer, group {group}"),
     _known(
         "/controller",
         "the controller",

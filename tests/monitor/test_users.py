@@ -209,7 +209,7 @@ def test_users_of_a_provider_have_no_password_and_count_only_with_it(tmp_path: P
         users.set_password("boss", PASSWORD)
     with pytest.raises(UsersError, match="local_users: false"):
         users.add("ada", PASSWORD, Role.ADMIN)
-    with pytest.raises(UsersError, match="Nobody would be admin"):
+    with pytest.raises(UsersError, match="There would be no admin left"):
         users.set_disabled("boss", True)
     users.close()
     users = Users(path, cost=CHEAP)

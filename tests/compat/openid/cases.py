@@ -153,7 +153,7 @@ def _turning_back(site: Site) -> None:
     assert back, asked.text
     refused = browser.get(urljoin(str(asked.url), back[1]))
     assert refused.status_code == 403, refused.text
-    assert "you turned back" in refused.text
+    assert "you cancelled it" in refused.text
 
 
 def _turning_back_and_a_wrong_secret() -> None:

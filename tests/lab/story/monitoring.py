@@ -131,7 +131,7 @@ def _cluster_seen(scene: Scene, browser: Browser) -> str:
 
 def _as_tuned(scene: Scene, browser: Browser) -> str:
     count = len(scene.hosts)
-    wanted = "The host is as tuned" if count == 1 else f"All {count} hosts are as tuned"
+    wanted = "The host's tuning is in place" if count == 1 else f"The tuning of all {count} hosts is in place"
     found = _wait(lambda: browser.get("/hosts"), lambda seen: wanted in seen)
     assert all(node.name in found.words for node in scene.hosts), found.words[:500]
     return wanted

@@ -34,7 +34,7 @@ def test_an_alert_is_delivered_when_it_opens_and_when_it_closes(tmp_path: Path) 
         keeper = AlertKeeper(tmp_path, deliverer, "https://monitor.example/alerts")
         tell(keeper, 0, 10, is_offline=True)
         assert [alert.sentence for alert in keeper.open()] == [
-            "1 partition has no leader: nobody can read or write there (topic orders)."
+            "1 partition has no leader: clients cannot read or write there (topic orders)."
         ]
         tell(keeper, 10, 30, is_offline=False)
         wait_until(lambda: len(server.requests) == 2, "two messages", within_s=60)
@@ -67,7 +67,7 @@ def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
 def test_a_damaged_file_is_set_aside(tmp_path: Path, damaged: bytes) -> None:
     (tmp_path / FILE).write_bytes(damaged)
     keeper = AlertKeeper(tmp_path)
-    assert keeper.error.endswith("it is set aside as alerts.json.damaged, and alerts begin anew")
+    assert keeper.error.endswith("it was moved to alerts.json.damaged, and alerts start afresh")
     assert (tmp_path / "alerts.json.damaged").read_bytes() == damaged
     tell(keeper, 0, 10, is_offline=True)
     assert (len(AlertKeeper(tmp_path).open()), keeper.error) == (1, "")

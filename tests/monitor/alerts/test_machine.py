@@ -129,7 +129,7 @@ def test_a_group_that_was_abandoned_closes_half_an_hour_after_a_restart() -> Non
     assert notices == []
     _, notices = run(map(figures, range(90, 130)), state)
     assert [(notice.change, notice.reason) for notice in notices] == [
-        (Change.CLOSED, "Nobody was seen to read since the monitor began: It has read everything.")
+        (Change.CLOSED, "No consumer has read since the monitor started: It has read everything.")
     ]
 
 

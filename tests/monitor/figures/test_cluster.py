@@ -77,7 +77,7 @@ def of_partition(one: Partition, min_isr: int | None = 2, **more: object) -> Fig
 def test_all_is_well() -> None:
     figures = derive(ticks(8, members=(READER,)))
     assert (figures.level, figures.findings) == (Level.OK, ())
-    assert figures.sentence == ("All is well: 3 brokers, 1 topic with 1 partition in sync, 1 group without a fault.")
+    assert figures.sentence == ("Healthy: 3 brokers, 1 topic with 1 partition in sync, 1 group without problems.")
     assert figures.window_ms == 7 * TICK_MS
     row = figures.topics["orders"]
     assert (row.offsets_per_s, row.bytes_in_per_s, row.produced_offsets) == (100, 10_000, 20_500)
@@ -108,7 +108,7 @@ def test_what_is_not_known_is_named() -> None:
     figures = of_partition(partition("orders", start=None, end=None), min_isr=None)
     assert figures.level is Level.UNKNOWN
     assert figures.sentence.endswith("Not known: the end offsets of 1 partition; min.insync.replicas of 1 partition.")
-    assert "All is well" not in figures.sentence
+    assert "Healthy" not in figures.sentence
 
 
 def test_a_silent_source_comes_first() -> None:
@@ -120,7 +120,7 @@ def test_a_silent_source_comes_first() -> None:
     figures = derive([silent])
     assert figures.level is Level.ERROR
     assert figures.sentence == (
-        "Source kafka does not answer: connection refused. What is shown of it is 2 min old. 1 more thing is not well."
+        "Source kafka does not answer: connection refused. The data shown for it is 2 min old. 1 more problem."
     )
 
 
@@ -147,7 +147,7 @@ def test_the_worst_thing_is_said_first() -> None:
     unwritable = partition("orders", 2, isr=(0,))
     figures = derive([snapshot(topics=[topic("orders", offline, behind, unwritable, min_isr=2)])])
     assert figures.sentence == (
-        "1 partition has no leader: nobody can read or write there (topic orders). 2 more things are not well."
+        "1 partition has no leader: clients cannot read or write there (topic orders). 2 more problems."
     )
     assert kinds(figures) == [
         FindingKind.PARTITIONS_OFFLINE,
@@ -235,13 +235,13 @@ def test_a_disk_that_fills_says_when() -> None:
     made = [snapshot(number=number, brokers=[broker(0, usable=60 * GIB - number * GIB)]) for number in range(12)]
     figures = derive(made)
     assert figures.brokers[0].disk_full_ms == pytest.approx(49 * TICK_MS)
-    assert figures.sentence == "A disk of broker 0 (broker-0:9092) is full in 12 min 15 s at the present rate."
+    assert figures.sentence == "A disk of broker 0 (broker-0:9092) will be full in 12 min 15 s at the present rate."
 
 
 def test_a_group_that_stops_is_found_if_it_was_seen_to_read() -> None:
     figures = derive(ticks(12, members=(READER,), dies_at=5))
     assert figures.groups["billing"].verdict is LagVerdict.STOP
-    assert figures.sentence.startswith("Group billing, orders-0: Nobody reads: 9,000 records are unread")
+    assert figures.sentence.startswith("Group billing, orders-0: No consumer reads: 9,000 records are unread")
     assert figures.topics["orders"].worst_lag_level is Level.ERROR
     assert figures.topics["orders"].worst_lag == 9_000
 
@@ -319,7 +319,7 @@ def test_a_reader_of_committed_data_is_not_blamed_for_a_transaction() -> None:
 
     waits = derive([tick(number, 500) for number in range(60)]).group_partitions["billing"][0]
     assert (waits.lag, waits.verdict) == (559, LagVerdict.OK)
-    assert waits.sentence.startswith("It has read all that is decided: 559 offsets after it belong to transactions")
+    assert waits.sentence.startswith("It has read all committed records: 559 offsets after it belong to transactions")
     held_up = derive([tick(number, 500) for number in range(81)]).groups["billing"]
     assert held_up.verdict is LagVerdict.WARN
     assert "A hanging transaction holds it up" in held_up.sentence
@@ -337,7 +337,7 @@ def test_a_member_that_reads_one_partition_after_the_other_is_no_error() -> None
     both = member("billing-1", ("orders", 0), ("orders", 1))
     waits, _ = derive([tick(number, both) for number in range(60)]).group_partitions["billing"]
     assert (waits.verdict, waits.level) == (LagVerdict.WARN, Level.WARN)
-    assert waits.sentence.startswith("Member billing-1 commits in its other partitions, and not in this one for 14 min")
+    assert waits.sentence.startswith("Member billing-1 commits in its other partitions, but not in this one for 14 min")
     each_its_own = (member("billing-1", ("orders", 0)), member("billing-2", ("orders", 1)))
     stalls, _ = derive([tick(number, *each_its_own) for number in range(60)]).group_partitions["billing"]
     assert stalls.verdict is LagVerdict.STALL

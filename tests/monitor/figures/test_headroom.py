@@ -143,7 +143,7 @@ def test_the_class_of_a_host(changed: object, same: bool) -> None:
 
 def test_why_there_is_no_figure() -> None:
     nobody = headroom(DEMAND, None, None, (MEASURED,))
-    assert {row.unknown for row in nobody if row.resource != DISK_SPACE} == {"no agent says what its host is"}
+    assert {row.unknown for row in nobody if row.resource != DISK_SPACE} == {"no agent reports its host"}
     silent = Host("h", "h", error="no answer within 10 s")
     row = HostFigures("h", Level.UNKNOWN, "", None, ())
     assert headroom(DEMAND, silent, row, ())[0].unknown == "its host does not answer: no answer within 10 s"

@@ -58,9 +58,9 @@ def test_a_host_that_drifted_is_part_of_the_verdict() -> None:
         ("host h1", Level.WARN, 1),
         ("host h2", Level.WARN, 2),
     ]
-    assert found[0].sentence == "Host h1 is not as tuned: vm.dirty_ratio is 20, applied was 10."
+    assert found[0].sentence == "The tuning of host h1 has changed: vm.dirty_ratio is 20, applied was 10."
     assert found[1].sentence.endswith("applied was 10; 1 more setting is not as applied.")
-    assert "is not as tuned" in derive(hosts).sentence
+    assert "has changed" in derive(hosts).sentence
 
 
 def test_an_interrupted_change_is_drift_too() -> None:
@@ -68,7 +68,7 @@ def test_an_interrupted_change_is_drift_too() -> None:
     (found,) = [each for each in derive(hosts).findings if each.kind is FindingKind.TUNING_DRIFT]
     assert (
         found.sentence
-        == "Host h1 is not as tuned: a change of its tuning was interrupted: run highwater tune apply again."
+        == "The tuning of host h1 has changed: a change of its tuning was interrupted: run highwater tune apply again."
     )
 
 
@@ -90,7 +90,7 @@ def test_a_silent_agent_is_one_finding_and_hides_what_it_said_before() -> None:
     assert [(each.kind, each.subject, each.level) for each in of_h1] == [
         (FindingKind.HOST_SILENT, "host h1", Level.WARN)
     ]
-    assert of_h1[0].sentence == "Host h1 does not answer: Connection refused. What is shown of it is 5 min old."
+    assert of_h1[0].sentence == "Host h1 does not answer: Connection refused. The data shown for it is 5 min old."
     assert figures.hosts["h1"].drifted is None
     assert FindingKind.SOURCE_SILENT not in kinds(figures)
 
@@ -139,7 +139,7 @@ def test_little_headroom_is_a_finding_unless_it_is_grey(headroom: Headroom, is_n
 def test_its_sentence_says_how_much() -> None:
     assert [each.sentence for each in findings_of_headroom([row(0.12), row(-1.0, CPU)])] == [
         "Broker 1 has little headroom: 12 % of produce is left.",
-        "Broker 1 has no headroom: more of CPU is asked for than was ever measured.",
+        "Broker 1 has no headroom: the demand for CPU is more than was ever measured.",
     ]
 
 
@@ -189,7 +189,7 @@ def test_drift_opens_and_closes_an_alert_with_its_reason() -> None:
     bad, good = derive(with_hosts(window(), "h1", tuning=DRIFTED)), derive(with_hosts(window(), "h1"))
     state, opened = run(ticks(bad, *of_kind(bad, FindingKind.TUNING_DRIFT)))
     assert [(each.change, each.reason) for each in opened] == [
-        (Change.OPENED, "Host h1 is not as tuned: vm.dirty_ratio is 20, applied was 10.")
+        (Change.OPENED, "The tuning of host h1 has changed: vm.dirty_ratio is 20, applied was 10.")
     ]
     silent = derive(silenced(with_hosts(window(), "h1", tuning=DRIFTED), "h1", 300_000))
     state, told = run(ticks(silent, first=100), state)
@@ -225,7 +225,7 @@ def test_a_silent_agent_opens_and_closes_an_alert() -> None:
             "There is no figure any more: no ceiling was measured.",
         ),
         ((), "Neither hosts nor ceilings are in the configuration."),
-        ((row(None, demand=None, unknown="known after the second look at the host"),), None),
+        ((row(None, demand=None, unknown="known after the second answer of the host's agent"),), None),
         ((row(0.9, CPU),), None),
     ],
 )

@@ -33,7 +33,7 @@ def test_golden_rates() -> None:
     assert broker.sent_bytes_per_s == pytest.approx(100e6)
     assert broker.cache_served_ratio == pytest.approx(0.9)
     assert broker.request_bytes == pytest.approx(50_000)
-    assert (row.level, row.sentence) == (Level.OK, "As tuned: 25 settings in effect, 2 of them after a restart.")
+    assert (row.level, row.sentence) == (Level.OK, "Tuning in place: 25 settings in effect, 2 of them after a restart.")
     assert row.brokers == (0,)
 
 
@@ -73,13 +73,13 @@ def test_what_the_page_cache_served(read: float | None, sent: float | None, serv
 
 def test_verdicts() -> None:
     good = rows("h1", "h2", "h3")
-    assert verdict(list(good.values())) == (Level.OK, "All 3 hosts are as tuned.")
+    assert verdict(list(good.values())) == (Level.OK, "The tuning of all 3 hosts is in place.")
     drifted = with_hosts(window(), "h3", tuning=replace(TUNING, drift=(DRIFT,)))
     row = derive(drifted).hosts["h3"]
     assert row.sentence == "vm.dirty_ratio is 20, applied was 10."
     told = verdict([good["h1"], good["h2"], row])
-    assert told == (Level.WARN, "2 of 3 hosts are as tuned; h3: vm.dirty_ratio is 20, applied was 10.")
-    assert verdict([good["h1"]]) == (Level.OK, "The host is as tuned.")
+    assert told == (Level.WARN, "The tuning of 2 of 3 hosts is in place; h3: vm.dirty_ratio is 20, applied was 10.")
+    assert verdict([good["h1"]]) == (Level.OK, "The host's tuning is in place.")
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_a_host_that_is_silent() -> None:
     never = Host("h", "a", error="its agent cannot be reached: Connection refused")
     row = derive([replace(snapshots[-1], hosts={"h": never})]).hosts["h"]
     assert (row.level, row.cpu_ratio) == (Level.UNKNOWN, None)
-    assert row.sentence == "Nothing is known of it, because its agent cannot be reached: Connection refused."
+    assert row.sentence == "Nothing is known about it: its agent cannot be reached: Connection refused."
     old = replace(snapshots[-1].hosts["h"], as_of_ms=snapshots[-1].taken_at_ms - 120_000, error="no answer within 10 s")
     row = derive([*snapshots[:-1], replace(snapshots[-1], hosts={"h": old})]).hosts["h"]
-    assert (row.level, row.sentence) == (Level.UNKNOWN, "What is shown is 2 min old: no answer within 10 s.")
+    assert (row.level, row.sentence) == (Level.UNKNOWN, "This data is 2 min old: no answer within 10 s.")
 
 
 def test_writers_that_wait_for_the_disk() -> None:

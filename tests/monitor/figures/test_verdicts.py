@@ -168,13 +168,13 @@ def test_lag_that_goes_up_and_down_between_commits_is_well() -> None:
 def test_sentences_name_the_member_and_the_numbers() -> None:
     stands = sampled([(0.0, 1000)], [(0.0, 1250)], 900)
     assert judge(stands, Readers.OWNER, "billing-7").sentence == (
-        "Member billing-7 has this partition, but no commit came for 15 min: 250 records are unread."
+        "Member billing-7 has this partition, but there was no commit for 15 min: 250 records are unread."
     )
     assert judge(stands, Readers.NOBODY).sentence == (
-        "Nobody reads: 250 records are unread, and no commit came for 15 min."
+        "No consumer reads: 250 records are unread, and there was no commit for 15 min."
     )
     assert judge(stands, Readers.OTHERS).sentence == (
-        "No member has this partition: 250 records are unread, and no commit came for 15 min."
+        "No member has this partition: 250 records are unread, and there was no commit for 15 min."
     )
     back = sampled([(0.0, 1000), (100.0, 3000), (700.0, 2000)], [(0.0, 4000)], 750)
     assert judge(back, Readers.OWNER).sentence == "The commit went back by 1,000, from 3000 to 2000, 45 s ago."
@@ -197,7 +197,7 @@ def again(now_s: float, owner: str, others: Sequence[tuple[str, list[Step]]], ow
 def test_a_member_that_reads_one_partition_after_the_other_does_not_stall() -> None:
     each_minute: list[Step] = [(60.0 * number, 10 * number) for number in range(15)]
     assert again(900, "a", [("a", each_minute)]) == (
-        "WARN Member me commits in its other partitions, and not in this one for 15 min: 4,000 records are unread."
+        "WARN Member me commits in its other partitions, but not in this one for 15 min: 4,000 records are unread."
     )
     assert again(900, "a", [("b", each_minute)]) == "STALL"
     # When the other stands for three of its minutes, too, the member does nothing.
@@ -207,7 +207,7 @@ def test_a_member_that_reads_one_partition_after_the_other_does_not_stall() -> N
 def test_a_member_of_a_slow_group_is_waited_for_as_long_as_the_others_take() -> None:
     slow: list[Step] = [(0.0, 0), (700.0, 10), (1400.0, 20)]
     assert again(900, "a", [("b", slow)]) == (
-        "OK No commit came for 15 min, and others of the group commit as seldom: 4,000 records are unread."
+        "OK There was no commit for 15 min, and others of the group commit as rarely: 4,000 records are unread."
     )
     assert again(1400, "a", [("b", slow)]).startswith("OK")
     # Half an hour is all that the monitor remembers.

@@ -253,7 +253,7 @@ def test_a_leader_that_refuses_is_told_and_what_was_known_stays() -> None:
         for number in (2, 3, 4):
             found = await source.snapshot(number)
         assert known(found) == [(0, "", False), (1, "", False)]
-        reason = "t-1: its producers are not told; give the monitor's user Read on topics"
+        reason = "t-1: its producers are not visible; give the monitor's user Read on topics"
         assert found.sources["kafka transactions"].error == reason
 
     with fake_cluster(made=(cluster := Transactions())):

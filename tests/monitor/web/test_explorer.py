@@ -153,7 +153,7 @@ def test_charts_of_pages_lead_to_the_explorer(viewer: TestClient) -> None:
 
 def test_without_a_history_the_explorer_says_so(tmp_path: Path) -> None:
     with web_app(tmp_path, HOSTILE) as web:
-        assert "The monitor keeps no history" in web.browser(Role.VIEWER).get(f"/explorer?{BYTES}").text
+        assert "There is no history" in web.browser(Role.VIEWER).get(f"/explorer?{BYTES}").text
 
 
 def test_every_chart_of_a_page_is_a_series_of_the_explorer() -> None:

@@ -46,7 +46,9 @@ def viewer(folder: Path, *ceilings: Ceilings) -> TestClient:
 def test_the_first_line_says_which_host_is_not_as_tuned(tmp_path: Path) -> None:
     client = viewer(tmp_path)
     page = client.get("/hosts").text
-    assert "2 of 4 hosts are as tuned; h3: vm.dirty_ratio is 20, applied was 10; h4: Nothing is known of it" in page
+    assert (
+        "The tuning of 2 of 4 hosts is in place; h3: vm.dirty_ratio is 20, applied was 10; h4: Nothing is known" in page
+    )
     found = {row["host"]: row for row in client.get("/api/v1/hosts").json()["rows"]}
     assert found["h1"]["cpu"] == 0.5
     assert found["h1"]["tuned"] is True
@@ -60,7 +62,7 @@ def test_a_host_has_its_drift_its_disks_and_its_brokers(tmp_path: Path) -> None:
     for text in ("somebody changed it since", "vm.dirty_ratio", "sda", "/var/lib/log", "90 %", "6.1.0"):
         assert text in page
     silent = client.get("/host", params={"name": "h4"}).text
-    assert "Nothing is known of it, because its agent cannot be reached: Connection refused." in silent
+    assert "Nothing is known about it: its agent cannot be reached: Connection refused." in silent
     # What an agent would say is not there to be denied.
     assert "the agent was given" not in silent
     (row,) = client.get("/api/v1/host/drift", params={"name": "h3"}).json()["rows"]

@@ -274,9 +274,9 @@ def test_an_admin_adds_changes_disables_and_removes_users(web: Web) -> None:
 @pytest.mark.parametrize(
     ("path", "fields", "sentence"),
     [
-        ("/users/role", {"name": "admin", "role": "viewer"}, "Nobody would be admin"),
-        ("/users/disable", {"name": "admin", "disabled": "yes"}, "Nobody would be admin"),
-        ("/users/remove", {"name": "admin"}, "Nobody would be admin"),
+        ("/users/role", {"name": "admin", "role": "viewer"}, "There would be no admin left"),
+        ("/users/disable", {"name": "admin", "disabled": "yes"}, "There would be no admin left"),
+        ("/users/remove", {"name": "admin"}, "There would be no admin left"),
         ("/users/remove", {"name": "nobody"}, "There is no user"),
         ("/users/role", {"name": "viewer", "role": "king"}, "There is no role"),
         ("/users/add", {"name": "<b>", "password": PASSWORD, "role": "viewer"}, "1 to 64 letters"),
@@ -321,7 +321,7 @@ def test_the_first_user_is_made_once_by_the_link_and_is_an_admin(tmp_path: Path)
     assert set_up(client, token, again="different") == 422
     assert set_up(client, token, name="a b") == 422
     assert set_up(client, token) == 303
-    assert "The user is made. Log in" in client.get("/login?after=set-up").text
+    assert "The user was created. Log in" in client.get("/login?after=set-up").text
     assert "after" not in client.get("/login?after=%3Cb%3E").text.partition("<main")[2].partition("</h1>")[2]
     assert [(user.name, user.role) for user in users.users()] == [("ada", Role.ADMIN)]
     assert set_up(client, token, name="eve") == 403

@@ -229,7 +229,7 @@ def test_who_has_no_role_gets_a_page_that_says_so(sso: Sso, claims: Claims, word
     browser = sso.web.browser()
     answer = sso.log_in(browser)
     assert answer.status_code == 403
-    assert "Example SSO knows you, but you are not let in" in answer.text
+    assert "Example SSO knows you, but you have no access" in answer.text
     assert "ada (u1) has no role here" in sentence(answer)
     assert word in sentence(answer)
     assert "readers" not in answer.text
@@ -346,7 +346,7 @@ def test_a_new_key_under_the_id_of_the_old_one_is_found(sso: Sso) -> None:
 @pytest.mark.parametrize(
     ("query", "status", "word"),
     [
-        ("error=access_denied", 403, "turned back"),
+        ("error=access_denied", 403, "cancelled it"),
         ("error=server_error", 502, "server_error"),
         ("error=%3Cb%3Eyour+account+is+blocked", 502, "not understood"),
         ("code=", 400, "no code"),
@@ -495,7 +495,7 @@ def test_without_local_users_passwords_are_worth_nothing(tmp_path: Path) -> None
         users = browser.get("/users").text
         assert "Add a user" not in users
         form = {"form_token": form_token(users), "name": "eve", "password": PASSWORD, "role": "admin"}
-        assert "Nobody logs in with a password here" in browser.post("/users/add", data=form).text
+        assert "Password login is switched off" in browser.post("/users/add", data=form).text
 
 
 def test_sessions_of_those_whom_the_configuration_no_longer_lets_in_end_at_once(tmp_path: Path) -> None:

@@ -162,11 +162,11 @@ def test_what_is_not_there_has_a_page_that_says_so(viewer: TestClient, path: str
 def test_before_the_first_snapshot_every_page_says_so(tmp_path: Path) -> None:
     with web_app(tmp_path, shape=None) as web:
         viewer = web.browser(Role.VIEWER)
-        assert "has not looked at the cluster yet" in viewer.get("/").text
+        assert "has not read the state of the cluster yet" in viewer.get("/").text
         assert viewer.get("/topics").status_code == 503
         assert web.browser().get("/healthz").text == "ok\n"
         assert web.browser().get("/readyz").status_code == 503
-        assert viewer.get("/api/v1/topics").json()["error"].startswith("The monitor has not looked")
+        assert viewer.get("/api/v1/topics").json()["error"].startswith("The monitor has not read")
 
 
 def test_of_a_cluster_that_never_answered_the_overview_knows_nothing(tmp_path: Path) -> None:
@@ -192,9 +192,9 @@ def test_a_page_of_many_says_first_how_many_need_a_look(viewer: TestClient) -> N
     for path, noun in (("/topics", "topic"), ("/groups", "group"), ("/brokers", "broker")):
         lead = re.search(r'<h1>.*?</h1>\s*<p class="lead">(.*?)</p>', viewer.get(path).text)
         assert lead is not None
-        assert re.search(rf"(\d+ of \d+ {noun}s needs? a look|All \d+ {noun}s are well|cannot be judged)", lead[1]), (
-            lead[1]
-        )
+        assert re.search(
+            rf"(\d+ of \d+ {noun}s needs? attention|All \d+ {noun}s are healthy|cannot be judged)", lead[1]
+        ), lead[1]
 
 
 def test_no_replica_on_a_broker_that_is_gone_is_in_sync() -> None:
@@ -363,11 +363,11 @@ def test_a_mark_in_a_chart_leads_to_its_words_without_a_script(tmp_path: Path) -
 
 
 def test_a_history_that_is_not_there_or_is_empty_has_words(tmp_path: Path, viewer: TestClient) -> None:
-    assert "The monitor keeps no history" in viewer.get("/broker?id=1").text
-    assert "The monitor keeps no history" in viewer.get("/events").text
+    assert "There is no history" in viewer.get("/broker?id=1").text
+    assert "There is no history" in viewer.get("/events").text
     with web_app(tmp_path, HOSTILE, history_of(tmp_path, 0)) as web:
         browser = web.browser(Role.VIEWER)
-        assert "The history has nothing of this time yet" in browser.get("/broker?id=1").text
+        assert "The history has nothing for this time yet" in browser.get("/broker?id=1").text
         assert "Nothing has happened" in browser.get("/events").text
 
 
