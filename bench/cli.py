@@ -74,5 +74,5 @@ app = late_app(
     "Exit codes: 0 all well; 2 bad input or set-up; 3 the system failed or lost data; 4 a measurement is not valid; "
     "5 environments are not comparable; 10 a regression; 11 inconclusive (with --strict); "
     "12 an objective was missed; "
-    "130 interrupted, with what was measured so far kept.",
+    "130 interrupted; what was measured so far is saved.",
 )

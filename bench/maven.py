@@ -56,7 +56,7 @@ def check_files(directory: Path, table: Path, way_to_pin: str) -> None:
         if name not in found:
             raise UsageError(f"{name}, which {table} pins, was not fetched: to pin what is needed now: {way_to_pin}")
         if name not in pinned:
-            raise UsageError(f"{table} does not pin {name}, which was fetched: look at it; to pin it: {way_to_pin}")
+            raise UsageError(f"{table} does not pin {name}, which was fetched: check it; to pin it: {way_to_pin}")
         if pinned[name] != found[name]:
             raise UsageError(
                 f"{name} is another file than {table} pins: its SHA-256 is {found[name]}; find out who changed it"

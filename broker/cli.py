@@ -71,7 +71,7 @@ app = late_app(
 @app.command()
 def start(
     log_dir: Annotated[
-        Path | None, typer.Option("--log-dir", help="Where the log is kept; made if missing. Also: log.dirs.")
+        Path | None, typer.Option("--log-dir", help="Directory of the log; created if missing. Also: log.dirs.")
     ] = None,
     port: Annotated[
         int | None,
@@ -79,7 +79,7 @@ def start(
     ] = None,
     host: Annotated[
         str | None,
-        typer.Option("--host", help="Address to listen on and to tell clients.", show_default="127.0.0.1"),
+        typer.Option("--host", help="Address to listen on and to advertise to clients.", show_default="127.0.0.1"),
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="A server.properties file with Kafka's property names.")
@@ -92,7 +92,7 @@ def start(
         typer.Option(
             "--processes",
             metavar="N|auto",
-            help="Run in so many processes; auto: one for each core.",
+            help="Number of processes; auto: one for each core.",
             show_default="one",
         ),
     ] = None,

@@ -41,7 +41,7 @@ ROOMS: Final = {
                 "dlq": Late(f"{_MESSAGING}.dlq:app", "Dead letters: list, show, replay exactly once, drop."),
                 "retry": Late(
                     f"{_MESSAGING}.waiting:retry",
-                    "Records that are tried again: what waits or is parked; the mover.",
+                    "Retried records: what waits or is parked; the mover.",
                 ),
                 "delay": Late(f"{_MESSAGING}.waiting:delay", "Delayed records: what waits in the levels; the mover."),
                 "trace": Late(

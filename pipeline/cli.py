@@ -25,6 +25,6 @@ app = late_app(
     },
     pretty_exceptions_enable=False,
     help="Streams over topics, on Spark.\n\n"
-    "Exit codes: 0 done; 2 bad input or set-up; 3 records are gone that were to be read; 5 failed; 130 interrupted. "
+    "Exit codes: 0 done; 2 bad input or set-up; 3 records to be read are gone; 5 failed; 130 interrupted. "
     "Of a drill also: 4 not proven; 10 records were lost or are there twice.",
 )

@@ -103,8 +103,8 @@ def _answer(comparison: ResultComparison, label: Callable[[str], str]) -> Sectio
     items: list[tuple[str, Tone]] = [(as_sentence(comparison.answer), tone)]
     if not comparison.same_environment:
         deciding = ", ".join(d.name or d.fact for d in comparison.environment if d.decides)
-        differ = f"The environments differ in what decides over figures ({deciding})"
-        items += [(f"{differ}: no ratio here tells of the system alone.", "warn")]
+        differ = f"The environments differ in what affects figures ({deciding})"
+        items += [(f"{differ}: no ratio here is about the system alone.", "warn")]
     if not comparison.same_load:
         items += [("The two had different loads: a ratio here is no verdict on the system.", "warn")]
     by_cell = [Bullet(as_sentence(text), label(cell)) for cell, text in comparison.answers.items()]

@@ -131,9 +131,9 @@ def _cache_table(run: Run) -> Table | None:
     if "system_reads" in methods:
         parts.append("Reads of the broker are what the kernel read from storage on behalf of its processes.")
     if "device_reads" in methods:
-        parts.append("Reads of the devices are whatever they read for anybody.")
+        parts.append("Reads of the devices include those of all other programs.")
     if drops := sorted({_DROPS[c.drop] for c in caches}):
         parts.append(f"The host's page cache before each trial: {'; '.join(drops)}.")
     if gave_up := sum(1 for s in summaries if s.writeback and s.writeback.flush_complete is False):
-        parts.append(f"In {plural(gave_up, 'trial')} writing out took longer than anybody waited.")
+        parts.append(f"In {plural(gave_up, 'trial')} writing back was not finished in the time allowed.")
     return median_table(run, _COLUMNS, "Page cache and write-back", " ".join(parts))

@@ -188,7 +188,7 @@ def _limits_below_nr_open(situation: Situation) -> str:
 def _nobody_uses_kernel_aio(situation: Situation) -> str:
     if situation.number("/proc/sys/fs/aio-nr") != 0:
         return ""
-    return "no effect: nobody on this host uses kernel AIO now (fs.aio-nr is 0), and a log goes through the page cache"
+    return "no effect: nothing on this host uses kernel AIO now (fs.aio-nr is 0), and a log goes through the page cache"
 
 
 def _one_processor(situation: Situation) -> str:

@@ -63,7 +63,7 @@ _NO_TARGET: Final[dict[Scope, str]] = {
     "interface": "this host has no network interface with a device of its own",
     "receive queue": "no network interface shows its receive queues here",
     "transmit queue": "no network interface shows its transmit queues here",
-    "frequency policy": "the hypervisor or the firmware decides on the processors' clock",
+    "frequency policy": "the hypervisor or the firmware sets the processors' clock",
     "interrupt": "no interrupt of a network interface is shown here",
 }
 

@@ -166,7 +166,7 @@ def unit_row(judge: Judge, report: KnobReport, host: SharedReadings) -> Effect:
         note = f"{', '.join(item.name for item in late)} started before the file was written: restart it"
         return _effect(report, "pending", _joined(late), outlook, note=note)
     why_not = why_not_given(judge.facts, judge.knob.unit_property)
-    note = f"{CANNOT_BE_CHANGED}{why_not}" if why_not else "its file is older than the process, and yet not in effect"
+    note = f"{CANNOT_BE_CHANGED}{why_not}" if why_not else "its file is older than the process, but not in effect"
     return _effect(report, "failed", _joined(late), outlook, note=note)
 
 
@@ -195,7 +195,7 @@ def login_row(judge: Judge, report: KnobReport) -> Effect:
     if good:
         return _effect(report, "pending", seen, _Outlook(True, text), note="takes effect at the next login")
     # `apply` changes logins only with --login, so a limit that nobody asked for has not failed.
-    note = report.obstacle or "not asked for: apply --login WHO gives it to logins"
+    note = report.obstacle or "not requested: apply --login WHO gives it to logins"
     return _effect(report, "not_applicable", seen, _Outlook(None, text), note=note)
 
 

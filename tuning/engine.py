@@ -81,7 +81,7 @@ def check(files: HostFiles, runner: Runner, plan: TuningPlan) -> None:
 
 def _refuse_conflicts(plan: TuningPlan) -> None:
     if problems := list(conflicts(plan.steps)):
-        raise TuningError(f"this plan cannot be carried out: {'; '.join(problems)}")
+        raise TuningError(f"this plan cannot be applied: {'; '.join(problems)}")
 
 
 def refuse_beside_a_session(files: HostFiles) -> None:
@@ -194,7 +194,7 @@ class _Transaction:
                 problems.append(f"{self._journal.path} cannot be written ({failure.strerror or failure})")
         if problems:
             raise PartlyChangedError(
-                f"{text}; not everything could be put back: {'; '.join(problems)}; go on with `highwater tune rollback`"
+                f"{text}; not everything could be put back: {'; '.join(problems)}; then run `highwater tune rollback`"
             ) from error
         if isinstance(error, KeyboardInterrupt):
             raise error

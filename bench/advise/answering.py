@@ -44,7 +44,7 @@ _CONFIRMED: Final = (
     "The answer rests on fresh trials alone: {blocks} in random order, each with the settings in use, the defaults and "
     "the candidates. A ratio is the median of those of the blocks. A difference counts if its 95 % interval lies "
     "beyond the noise of A/A pairs and a permutation test agrees at 5 %, corrected for the number of comparisons. "
-    "Settings whose trials can be used in more blocks are told by a sign test at 5 %, corrected as well."
+    "Settings whose trials can be used in more blocks are decided by a sign test at 5 %, corrected as well."
 )
 
 
@@ -135,7 +135,7 @@ def _worth(option: AdvisedOption) -> list[str]:
     """Which changes make the difference, the largest first, and which may be left out."""
     names = short_names(item.key for item in option.settings)
     ordered = _by_size(option.worth)
-    found: dict[str, list[str]] = {"worth most": [], "better left as now": [], "not worth touching, each by itself": []}
+    found: dict[str, list[str]] = {"worth most": [], "better left as now": [], "not worth changing, each by itself": []}
     needed, harmful, idle = found.values()
     for worth in ordered:
         is_better_without = worth.change is not None and worth.change.verdict == "better"
@@ -186,7 +186,7 @@ def _is_open_beside_defaults(option: AdvisedOption) -> bool:
 
 def _more_time(option: AdvisedOption) -> str:
     return (
-        "More time: the best candidate is not told apart from the defaults with "
+        "More time: the best candidate cannot be distinguished from the defaults with "
         f"{plural(option.usability.trials, 'trial')}."
     )
 
@@ -206,7 +206,7 @@ def _kept_from_defaults(asked: Asked, confirmation: Confirmation) -> list[str]:
         f"{own_name(trade.key)} by default weakens durability: {trade.cost}"
         for trade in asked.weakened_by_defaults(confirmation.defaults)
     ]
-    return [f"The defaults are not advised: {'; '.join(trades) or 'they do not keep the durability that is demanded'}."]
+    return [f"The defaults are not advised: {'; '.join(trades) or 'they do not meet the required durability'}."]
 
 
 def _why(asked: Asked, account: SearchAccount, blocks: int, options: Sequence[AdvisedOption]) -> list[str]:
@@ -226,7 +226,7 @@ def _why(asked: Asked, account: SearchAccount, blocks: int, options: Sequence[Ad
         lines += [_worth_text(worth, names[worth.key]) for worth in _by_size(option.worth)]
         unchanged = [names[item.key] for item in option.settings if item.in_use == item.advised]
         if unchanged and option.name != DEFAULTS:
-            lines.append(f"Not worth touching: {', '.join(unchanged)} (the value in use was not beaten).")
+            lines.append(f"Not worth changing: {', '.join(unchanged)} (the value in use was not beaten).")
     return lines
 
 
@@ -243,7 +243,7 @@ def _worth_text(worth: SettingWorth, name: str) -> str:
     if change is None:
         return f"Without {name}: {not_carried_text(worth.without)}."
     interval = f" (95 % interval {change_span_text(*change.ci95)})" if change.ci95 else ""
-    end = "" if _is_told(worth) else "; not told apart from nothing, so it is not worth touching"
+    end = "" if _is_told(worth) else "; no effect can be distinguished, so it is not worth changing"
     return f"Without {name}: {title(worth.metric)} {change_text(change.ratio)}{interval}{end}."
 
 
@@ -251,7 +251,7 @@ def _would_change(asked: Asked, options: Sequence[AdvisedOption], account: Searc
     lines = ["Another load, host, disk or version of the broker: the answer holds for what was measured."]
     for option in options:
         lines += [
-            f"More time: {title(figure.metric)} of {option.name} is not told apart from the settings in use with "
+            f"More time: {title(figure.metric)} of {option.name} cannot be distinguished from the settings in use with "
             f"{plural(figure.advised.n_trials, 'trial')}."
             for figure in option.figures
             if figure.is_aim and not option.carries and is_open(figure.against_in_use)
@@ -294,7 +294,7 @@ def nothing_found(asked: Asked, found: Standing, account: SearchAccount, out: st
         sentence = "No answer: no trial of a candidate that may be advised is a valid measurement."
     elif not able:
         outcome = "nothing_better"
-        sentence = f"No candidate kept the bounds: {question_text(asked)} cannot be had with these values."
+        sentence = f"No candidate met the bounds: {question_text(asked)} cannot be reached with these values."
     else:
         outcome = "nothing_better"
         best = min(able, key=lambda candidate: found.scores[candidate][0])

@@ -274,7 +274,7 @@ def _change_from(change: Change, whom: str) -> str:
     # Of pairs: it need not be that of the two medians beside it.
     text = f"{change_text(change.ratio)} in pairs of trials"
     if is_open(change):
-        return f"not told apart from {whom} ({text}, {interval})"
+        return f"indistinguishable from {whom} ({text}, {interval})"
     return f"{text} ({interval}) against {whom}"
 
 

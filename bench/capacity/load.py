@@ -75,7 +75,7 @@ class Topic(Part):
         if self.min_insync_replicas > self.replication:
             raise KeyFaultError(
                 "min_insync_replicas",
-                text=f"{self.min_insync_replicas} is more than replication, {self.replication}: nobody could write",
+                text=f"{self.min_insync_replicas} is more than replication, {self.replication}: no client could write",
             )
         if self.mean_bytes_per_s is not None and self.mean_bytes_per_s > self.peak_bytes_per_s:
             raise KeyFaultError("mean", text="is more than peak")

@@ -117,7 +117,7 @@ def _beyond_measured(work: Work, measured: Measured) -> Iterator[Unknown]:
             yield Unknown(
                 f"what {count_text(round(planned))} {kind} batches a second cost one broker: at most "
                 f"{count_text(round(most))} were measured. The plan probably has too many brokers, as one request "
-                "takes several batches if there are many; nobody tested that",
+                "takes several batches if there are many; this was not tested",
                 f"give {WORKLOAD} variants with a higher load.rate, and run it again",
                 is_beyond_measured=True,
             )

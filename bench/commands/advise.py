@@ -33,13 +33,13 @@ def advise(
     file: Annotated[Path, typer.Argument(metavar="QUESTION", help="Question file (YAML, schema bench.question/1).")],
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for the results; new or empty.")] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted advice of QUESTION.")
+        Path | None, typer.Option(metavar="DIR", help="Continue an interrupted advice of QUESTION.")
     ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show what would be measured and the duration; start nothing.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit status 11 if nothing was found that is surely better.")
+        bool, typer.Option("--strict", help="Exit status 11 if nothing was found that is certainly better.")
     ] = False,
     launcher: Launcher = LauncherKind.PROCESS,
     master: SparkMaster = None,
@@ -66,18 +66,18 @@ def advise(
         asked = read_question(file)
         directory = resume or out
         if out is not None and resume is not None:
-            raise UsageError("--out begins an advice and --resume goes on with one; give one of them")
+            raise UsageError("--out starts an advice and --resume continues one; give one of them")
         if resume is not None:
             found = seed_of(asked, resume)
             if seed not in (None, found):
-                raise UsageError(f"--seed: {resume} was begun with seed {found}; leave --seed out to go on with it")
+                raise UsageError(f"--seed: {resume} was started with seed {found}; leave --seed out to continue it")
             seed = found
         advising = make_advising(asked, secrets.randbits(32) if seed is None else seed)
         if plan:
             _show_plan(advising, as_json=as_json)
             return
         if directory is None:
-            raise UsageError("name a directory for the results with --out DIR (or look first: --plan)")
+            raise UsageError("name a directory for the results with --out DIR (or see the plan first: --plan)")
         _need_optuna()
         if resume is None:
             from highwater.bench.advise.trying import check_settings
@@ -90,7 +90,8 @@ def advise(
         advice, manifest = carry_out(advising, directory, _execute(choice, quiet or as_json))
         if advice is None:
             typer.echo(
-                f"error: the advice is not complete; go on with: highwater advise {file} --resume {directory}", err=True
+                f"error: the advice is not complete; continue with: highwater advise {file} --resume {directory}",
+                err=True,
             )
             raise typer.Exit(manifest.exit_code or 0)
         if as_json:

@@ -32,11 +32,11 @@ def agent(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Port 0 takes a free one.")] = DEFAULT_LISTEN,
     token_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help=f"Who asks must send this token; or {TOKEN_VARIABLE} in the environment."),
+        typer.Option(metavar="FILE", help=f"Clients must send this token; or {TOKEN_VARIABLE} in the environment."),
     ] = None,
     tls_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="PEM, with its chain.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="PEM.")] = None,
-    once: Annotated[bool, typer.Option("--once", help="Print the answer as JSON and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the answer as JSON and exit.")] = False,
 ) -> None:
     """Serve the state of this host to a monitor: CPU, memory, page cache, write-back, disks, brokers, tuning and drift.
 

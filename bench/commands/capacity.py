@@ -19,7 +19,8 @@ def plan(
         ),
     ],
     brokers: Annotated[
-        int | None, typer.Option(min=1, max=10_000, metavar="N", help="Say how much of the load N brokers carry.")
+        int | None,
+        typer.Option(min=1, max=10_000, metavar="N", help="Report how much of the load N brokers can carry."),
     ] = None,
     as_json: AsJson = False,
     inventory: Annotated[
@@ -28,7 +29,7 @@ def plan(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep the plan in this new or empty directory, for highwater report DIR."),
+        typer.Option(metavar="DIR", help="Save the plan in this new or empty directory, for highwater report DIR."),
     ] = None,
     rehearse: Annotated[
         str | None,
@@ -70,7 +71,7 @@ def plan(
             from highwater.bench.commands.rehearsing import rehearsed
 
             if out is None:
-                raise UsageError("--rehearse keeps what it measures: add --out DIR")
+                raise UsageError("--rehearse saves what it measures: add --out DIR")
             run = rehearsed(wanted, measured, results[0], rehearse, out, storage or [])
             measured = measured_of([*results, run])
             made = make_plan(wanted, measured, today, brokers)

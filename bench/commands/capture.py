@@ -94,7 +94,7 @@ def capture(
         typer.Option(metavar="SIZE/s", help=f"Read at most so fast: {_DEFAULT_RATE} from a cluster, no limit on disk."),
     ] = None,
     name: Annotated[
-        str, typer.Option(metavar="NAME", help="Name of the workload; the topic's is not kept.")
+        str, typer.Option(metavar="NAME", help="Name of the workload; the topic's is not stored.")
     ] = "captured",
     engine: Annotated[
         Engine, typer.Option(help="What reads: this process alone, or tasks on Spark, for a large topic.")

@@ -65,7 +65,7 @@ def diff(
             for difference in found:
                 typer.echo(f"{'decides' if difference.decides else 'shown  '}  {difference_text(difference)}")
             if not any(difference.decides for difference in found):
-                typer.echo("comparable: nothing differs that decides over figures")
+                typer.echo("comparable: nothing that affects figures differs")
         if any(difference.decides for difference in found):
             raise typer.Exit(EXIT_ENVIRONMENT)
 

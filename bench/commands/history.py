@@ -92,7 +92,7 @@ def list_(
             _print_series(*item)
         if not found:
             verb = "history" if lake is None else "lake"
-            typer.echo(f"{lake or history}: nothing kept yet; begin with: highwater bench {verb} add DIR")
+            typer.echo(f"{lake or history}: nothing stored yet; start with: highwater bench {verb} add DIR")
 
 
 @app.command()

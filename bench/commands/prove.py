@@ -95,7 +95,7 @@ def prove(
                 _show_plan(rounds, others, as_json=as_json)
                 return
             if out is None:
-                raise UsageError("name a directory for the results with --out DIR (or look first: --plan)")
+                raise UsageError("name a directory for the results with --out DIR (or see the plan first: --plan)")
             if out.exists() and any(out.iterdir()):
                 raise UsageError(f"{out} is not empty; name a new directory with --out")
             read_proofs(facts.files)  # a file that cannot be added to is complained of before hours of trials

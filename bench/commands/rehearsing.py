@@ -57,7 +57,9 @@ def rehearsed(
     if done.returncode == EXIT_INTERRUPTED:
         raise typer.Exit(EXIT_INTERRUPTED)
     if done.returncode not in (EXIT_OK, EXIT_INVALID):
-        raise UsageError(f"the rehearsal ended with exit status {done.returncode}, and why is above: no plan was kept")
+        raise UsageError(
+            f"the rehearsal ended with exit status {done.returncode}, for the reason above: no plan was saved"
+        )
     run = RunResult(result)
     _check_valid(run, [each.cell for each in rehearsal.topics])
     return run

@@ -77,7 +77,7 @@ def run(
             telemetry=control_of(telemetry, telemetry_config),
         )
         for name, kept in manifest.kept_data.items():
-            typer.echo(f"data of storage target {name} kept in {kept}", err=True)
+            typer.echo(f"data of storage target {name} is in {kept}", err=True)
         result = RunResult(asked.directory)
         if as_json:
             typer.echo(json.dumps(results_as_json(result), indent=2))

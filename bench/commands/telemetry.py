@@ -38,7 +38,7 @@ Engine = Literal["spark", "local"]
 def live(
     control: Control,
     state: Annotated[
-        Path, typer.Option("--state", metavar="DIR", help="Where figures and the stream's checkpoint are kept.")
+        Path, typer.Option("--state", metavar="DIR", help="Where figures and the stream's checkpoint are stored.")
     ],
     topic: Topic = "hw.telemetry",
     verdicts: Annotated[

@@ -157,7 +157,7 @@ def print_end(result: RunResult) -> None:
     for line in slow_blocks(result.manifest.canaries, result.manifest.workload):
         _say(console, f"note: {line}")
     if result.manifest.status == "interrupted":
-        console.print("[yellow]interrupted[/]; what was measured so far is kept")
+        console.print("[yellow]interrupted[/]; what was measured so far is saved")
     console.print()
     _print_end(console, result)
     if meaning := _MEANINGS.get(result.manifest.exit_code or EXIT_OK):

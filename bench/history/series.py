@@ -297,7 +297,7 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (csv.Error, TypeError, ValueError) as error:
-        raise UsageError(f"{path}: is damaged ({error}); take it from where the history is kept") from None
+        raise UsageError(f"{path}: is damaged ({error}); restore it from where the history is stored") from None
 
 
 def _csv(rows: list[dict[str, str]]) -> str:

@@ -92,7 +92,7 @@ class SampledHost:
     def await_first_reading(self, deadline_s: float) -> None:
         """Wait for the first reading. Raises nothing: a host that does not answer has no samples."""
         if not self._first.wait(max(0.0, deadline_s - time.monotonic())):
-            self.problem = f"its sampler told nothing within {_FIRST_READING_WITHIN_S:g} s"
+            self.problem = f"its sampler reported nothing within {_FIRST_READING_WITHIN_S:g} s"
 
     def say_enough(self) -> None:
         if self._socket is not None:

@@ -122,7 +122,7 @@ class HostReaderForAgent:
             use = use_by_group(table, ProcessGroups(system=(process_id,)))["system"]
             moved = storage_bytes(use.process_ids)
             if moved is None:
-                problems.append(f"what process {process_id} reads from disks is told to root alone")
+                problems.append(f"what process {process_id} reads from disks is visible to root alone")
             yield dataclasses.replace(
                 broker,
                 process_id=process_id,

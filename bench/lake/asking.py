@@ -23,7 +23,7 @@ _SECONDS = Question(
     "Percentiles of each second over all usable trials of a workload",
     (),
     (Sentence("{param.metric} of {param.workload} is worst in second {param.second} since T0: p99 {param.p99_ns}"),),
-    "the lake has no seconds of {param.metric} of {param.workload} (add keeps them unless it is told --no-seconds)",
+    "the lake has no seconds of {param.metric} of {param.workload} (add stores them unless --no-seconds is given)",
     None,
     """select s.second, s.buckets, s.counts
     from seconds s

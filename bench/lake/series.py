@@ -94,7 +94,7 @@ def series_of(manifest: Manifest) -> list[LakeSeries]:
 def kept_series(lake: Path) -> list[LakeSeries]:
     """The series of the lake in this directory. Raises UsageError when it has none."""
     if not (found := series_of(Manifest(lake))):
-        raise UsageError(f"{lake}: nothing kept yet; begin with: highwater bench lake add DIR --lake {lake}")
+        raise UsageError(f"{lake}: nothing stored yet; start with: highwater bench lake add DIR --lake {lake}")
     return found
 
 

@@ -39,7 +39,7 @@ def seed_of(directory: Path, seed: int | None) -> int:
     """The seed of the run in `directory`. Raises UsageError when `seed` differs from it."""
     found = RunResult(directory).manifest.seed
     if seed is not None and seed != found:
-        raise UsageError(f"--seed: {directory} was begun with seed {found}; leave --seed out to go on with it")
+        raise UsageError(f"--seed: {directory} was started with seed {found}; leave --seed out to continue it")
     return found
 
 

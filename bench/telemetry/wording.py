@@ -15,7 +15,7 @@ _HEADROOM_TOLD_MAX = 10.0
 _STATES = {
     "waiting": "the measured phase has not begun",
     "open": "no objective that is known while the load runs",
-    "held": "objectives held",
+    "held": "objectives met",
     "missed": "objectives MISSED",
 }
 
@@ -51,7 +51,7 @@ def objective_line(objective: Mapping[str, Any], *, ended: bool = False) -> str:
     if objective["value"] is None:
         return f"{head}: no figure yet"
     unit = metric(objective["metric"]).unit
-    held = f"held for the last {objective['held_s']} s" if objective["now_met"] else "missed in the latest second"
+    held = f"met for the last {objective['held_s']} s" if objective["now_met"] else "missed in the latest second"
     so_far = "over the measured phase" if ended else "so far"
     parts = [f"{value_text(objective['value'], unit)} {so_far}{_headroom(objective)}"]
     if objective["now"] is not None and not ended:
@@ -77,7 +77,7 @@ def evidence_line(trial: StoredTrial) -> str:
     if figures["missing"]:
         parts.append(f"{figures['missing']} missing: the figures are not whole")
     if figures["skipped"]:
-        parts.append(f"{figures['skipped']} skipped and told later")
+        parts.append(f"{figures['skipped']} skipped and reported later")
     if figures["late"]:
         late, seconds = plural(figures["late"], "timed record"), plural(figures["late_seconds"], "second")
         parts.append(f"{late} of {seconds} came late and count")

@@ -168,4 +168,4 @@ def _finding(reason: str) -> str:
 def slo_text(result: SloResult) -> str:
     """`e2e.p99 was 31 ms, <20ms is asked for`."""
     value = "not measured" if result.value is None else value_text(result.value, metric(result.metric).unit)
-    return f"{result.metric} was {value}, {result.bound} is asked for"
+    return f"{result.metric} was {value}, {result.bound} is required"

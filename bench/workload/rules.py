@@ -229,7 +229,7 @@ def check_producers(producers: Producers, records: Records, load: Load, consumer
                 "client",
                 "isolation.level",
                 text="read_uncommitted also reads aborted records (producers.transactions.abort_ratio), "
-                "which the delivery check cannot tell from loss; remove it",
+                "which the delivery check cannot distinguish from loss; remove it",
             )
 
 

@@ -141,7 +141,7 @@ class EmbeddedMetadataStore:
         if last_epoch <= latest_leader_epoch < _NO_REAL_EPOCH:
             last_epoch = latest_leader_epoch + 1
             _logger.warning(
-                "%s tells of controller epoch %d, and the logs of leader epoch %d: it is older than they are",
+                "%s has controller epoch %d, and the logs have leader epoch %d: it is older than they are",
                 self._path,
                 self.controller_epoch,
                 latest_leader_epoch,

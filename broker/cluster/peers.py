@@ -27,7 +27,7 @@ class Endpoint(NamedTuple):
 class PeerFailure(Enum):
     """Why there is no answer. Except for REFUSED, the request may have been executed."""
 
-    REFUSED = "nobody listens there, or a firewall rejects"
+    REFUSED = "nothing listens there, or a firewall rejects"
     """No proof of a death: firewalls and wrong addresses refuse in the same way."""
     CLOSED = "the other end closed the connection"
     """An orderly end (FIN), made by the kernel when a process ends. Firewalls reset connections, and close none."""

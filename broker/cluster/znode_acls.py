@@ -19,7 +19,7 @@ _SENSITIVE: Final = (USER_CONFIGS, BROKER_CONFIGS, "/delegation_token/tokens")
 class ZnodeAcl(Enum):
     OPEN = "everybody may do everything"
     READABLE = "who made it may do everything, everybody may read"
-    CLOSED = "who made it may do everything, nobody else anything"
+    CLOSED = "its creator may do everything, others nothing"
 
 
 def znode_acl(path: str) -> ZnodeAcl:

@@ -208,7 +208,7 @@ def _await_all(started: local_cluster.LocalCluster) -> None:
                     )
         return True
 
-    if not wait_until(is_whole, _JOINED_WITHIN_S, "all brokers know of each other"):
+    if not wait_until(is_whole, _JOINED_WITHIN_S, "all brokers know each other"):
         raise CommandError(
             f"not all {len(started.broker_ports)} brokers are in one cluster after {_JOINED_WITHIN_S:.0f} s: {reason} "
             f"(the output of each is {started.directory}/broker-N/broker.log)"
@@ -234,4 +234,4 @@ def down(
             if wipe:
                 found.wipe()
         if killed:
-            raise CommandError(f"{', '.join(killed)} did not stop when asked to")
+            raise CommandError(f"{', '.join(killed)} did not stop in time and had to be killed")

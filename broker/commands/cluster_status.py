@@ -87,10 +87,10 @@ def status(
         ),
     ] = None,
     command_config: CommandConfigOption = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh the display until Ctrl-C.")] = False,
     every_s: Annotated[
         float | None,
-        typer.Option("--every", metavar="SECONDS", min=0.1, help="How often --watch looks.", show_default="2"),
+        typer.Option("--every", metavar="SECONDS", min=0.1, help="Interval of --watch.", show_default="2"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -424,7 +424,7 @@ def _topic_blocks(
     yield table(("Topic", "Partitions", "State"), rows, leaves_out=leaves_out)
     if left := health.topics[most_topics:]:
         troubled = sum(topic.worst is not Trouble.NONE for topic in left)
-        yield f"and {len(left)} more topics, {f'{troubled} of them in trouble' if troubled else 'all in sync'}"
+        yield f"and {len(left)} more topics, {f'{troubled} of them with problems' if troubled else 'all in sync'}"
 
 
 # Watching
@@ -475,7 +475,7 @@ def _redraw(look: Callable[[], ClusterStatus], interval_s: float) -> None:
             else:
                 answer, *rest = _blocks(found, _topics_that_fit(found, console.height), is_screen=True)
                 blocks = [Text(str(answer), style="bold green" if found.health.is_healthy else "bold red"), *rest]
-            blocks += ["", Text(f"{now}, every {interval_s:g} s; Ctrl-C ends", style="dim")]
+            blocks += ["", Text(f"{now}, every {interval_s:g} s; Ctrl-C to stop", style="dim")]
             live.update(
                 Group(*(Text(one_line(block)) if isinstance(block, str) else block for block in blocks)), refresh=True
             )

@@ -327,7 +327,7 @@ def _plan_new(
     settings: Mapping[str, str],
 ) -> LocalCluster:
     if any(directory.iterdir()):
-        raise UsageError(f"{directory} holds something else: name an empty directory, or one that is not there yet")
+        raise UsageError(f"{directory} holds other files: name an empty directory, or a new one")
     count = DEFAULT_BROKERS if brokers is None else brokers
     if zookeeper_connect is not None and zookeeper_nodes is not None:
         raise UsageError("--zookeeper and --zookeeper-nodes cannot go together")
@@ -362,7 +362,7 @@ def _require_free(port: int) -> None:
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except (OSError, OverflowError):
-        raise UsageError(f"port {port} cannot be had: choose others with --base-port, or free ones with 0") from None
+        raise UsageError(f"port {port} cannot be used: choose others with --base-port, or free ones with 0") from None
 
 
 def _defaults(brokers: int) -> dict[str, str]:
@@ -400,7 +400,7 @@ def locked(directory: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise UsageError(f"another command is at work on {directory}: wait until it is done") from None
+        raise UsageError(f"another command is using {directory}: wait until it is done") from None
     finally:
         os.close(descriptor)
         with suppress(OSError):

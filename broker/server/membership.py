@@ -208,7 +208,7 @@ class Membership:
         waiting = self._loop.call_later(
             _NO_NEWS_MS / 1000,
             _logger.warning,
-            "the controller has told nothing of the cluster yet; waiting for it. It must reach this broker at %s:%d "
+            "the controller has sent no state of the cluster yet; waiting for it. It must reach this broker at %s:%d "
             "(listener %s)",
             inside.host,
             inside.port,

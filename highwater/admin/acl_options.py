@@ -126,7 +126,7 @@ class Given:
         """The entries of each resource. Raises UsageError."""
         resources = self.resources
         if not resources:
-            raise UsageError(f"say of what: {', '.join(OPTION_OF.values())}")
+            raise UsageError(f"name the resource: {', '.join(OPTION_OF.values())}")
         if not (self.is_producer or self.is_consumer):
             operations = [_operation(text) for text in self.operations] or [Operation.ALL]
             found = dict.fromkeys(resources, self._entries(*operations))
@@ -163,7 +163,7 @@ class Given:
         if pattern not in (PatternType.LITERAL, PatternType.PREFIXED):
             raise UsageError(f"--resource-pattern-type {pattern.name.lower()} goes with --list and --remove")
         if not (self.allowed or self.denied):
-            raise UsageError("say who: --allow-principal or --deny-principal")
+            raise UsageError("name who: --allow-principal or --deny-principal")
         for host in (*self.allowed_hosts, *self.denied_hosts):
             _check_host(host.strip())
         found = []

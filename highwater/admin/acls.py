@@ -98,7 +98,7 @@ def acls(
         bool, typer.Option("--idempotent", help="With --producer: also IdempotentWrite on the cluster (before 3.0).")
     ] = False,
     principal: Annotated[Names, _names("--principal", "With --list: ACLs of this principal alone", "User:NAME")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Remove without a question.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove without asking.")] = False,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -173,7 +173,7 @@ def _remove(cluster: Cluster, filters: Sequence[AclFilter], *, force: bool, as_j
             raise CommandError("there is no such ACL; --list --resource-pattern-type match shows what concerns a name")
         _show(found, as_json=False)
         if not confirmed(f"Remove {'this ACL' if len(found) == 1 else f'these {len(found)} ACLs'}?"):
-            raise CommandError("nothing is removed")
+            raise CommandError("nothing was removed")
     results = ask_any(cluster, "delete_acls", _VERSION, filters=[_wire_filter(each) for each in filters]).filter_results
     _require_all("removed", [_filter_text(each.resource) for each in filters], results)
     removed = [
@@ -197,7 +197,7 @@ def _require_all(done: str, texts: Sequence[str], results: Iterable[Any]) -> Non
         if result.error_code is not ErrorCode.none
     )
     if refused:
-        raise CommandError(f"not all is {done}: {'; '.join(refused)}")
+        raise CommandError(f"not everything is {done}: {'; '.join(refused)}")
 
 
 def _listed(cluster: Cluster, filters: Iterable[AclFilter]) -> list[Acl]:
@@ -230,7 +230,7 @@ def _entry(told: Any) -> Entry:
 
 def _reason(answer: Any) -> str:
     if answer.error_code is ErrorCode.security_disabled:
-        return "the brokers have no authorizer (authorizer.class.name), so that everybody may do everything"
+        return "the brokers have no authorizer (authorizer.class.name), so everybody may do everything"
     return reason_of(answer)
 
 

@@ -242,7 +242,7 @@ def only_action(actions: Mapping[str, bool]) -> str:
     given = [name for name, is_given in actions.items() if is_given]
     if len(given) != 1:
         choices = ", ".join(actions)
-        raise UsageError(f"{' and '.join(given)} cannot go together" if given else f"say what to do: one of {choices}")
+        raise UsageError(f"{' and '.join(given)} cannot go together" if given else f"give one of {choices}")
     return given[0]
 
 

@@ -70,7 +70,7 @@ def describe(cluster: Cluster, whose: Whose, *, every: bool, as_json: bool) -> N
             ]
         )
     elif not found:
-        say("Nothing is set of users or clients." if every else f"Nothing is set of {whose}.")
+        say("No settings of users or clients are changed." if every else f"No settings of {whose} are changed.")
     else:
         for entity in sorted(found, key=str):
             print_table(("Setting", "Value"), sorted(found[entity].items()), title=f"Settings of {entity}")

@@ -154,7 +154,7 @@ def _entity(
         given = ["user"]
     if len(given) + (entity_type is not None) != 1:
         raise UsageError(
-            "say whose settings: --entity-type topics|brokers|users|clients with --entity-name, or --topic, or "
+            "name whose settings: --entity-type topics|brokers|users|clients with --entity-name, or --topic, or "
             "--broker, or --user and --client"
         )
     if entity_type is None:
@@ -243,7 +243,7 @@ def _print_defaults(cluster: Cluster, as_json: bool) -> None:
     elif rows:
         _print_rows("all brokers", rows)
     else:
-        say("Nothing is set of all brokers.")
+        say("No settings of all brokers are changed.")
 
 
 def _alter_defaults(cluster: Cluster, changes: list[Any], as_json: bool) -> None:
@@ -263,7 +263,7 @@ def _alter_defaults(cluster: Cluster, changes: list[Any], as_json: bool) -> None
 
 def _print(kind: str, name: str, rows: list[dict[str, Any]], show_all: bool) -> None:
     if not rows:
-        say(f"Nothing is set of {kind} {name}." + ("" if show_all else " --all shows the values in force."))
+        say(f"No settings of {kind} {name} are changed." + ("" if show_all else " --all shows the values in force."))
         return
     _print_rows(f"{kind} {name}", rows)
 

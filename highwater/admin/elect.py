@@ -50,7 +50,7 @@ def elect(
             only_action({"--preferred": preferred, "--unclean": unclean})
         ]
         if bool(topic) == all_topics:
-            raise UsageError("say which: --topic TOPIC[:P,P...] or --all-topics")
+            raise UsageError("give --topic TOPIC[:P,P...] or --all-topics")
         if unclean and all_topics:
             raise UsageError("--unclean loses records: name with --topic the topics that may lose them")
         cluster = Cluster(bootstrap_server, command_config)

@@ -60,7 +60,7 @@ def groups(
     ] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="Keep the committed offsets.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="Leave the committed offsets as they are.")] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="N")] = None,
     to_datetime: Annotated[
         str | None, typer.Option("--to-datetime", metavar="TIME", help="As 2026-01-31T12:00:00.000, in UTC by default.")
@@ -438,7 +438,7 @@ def _reset(
         committed = _committed(cluster, name) if name in states else {}
         partitions = _scope(cluster, scopes) if scopes else sorted(_existing(cluster, committed))
         if not partitions:
-            raise CommandError(f"group {name} has committed nothing; say with --topic what to set")
+            raise CommandError(f"group {name} has committed nothing; name what to set with --topic")
         for (topic, index), offset in targets(cluster, partitions, committed, target).items():
             rows.append((name, topic, index, committed.get((topic, index)), offset))
         if execute:
@@ -458,7 +458,7 @@ def _reset(
         return
     print_table(("Group", "Topic", "Partition", "Committed", "New"), rows)
     if not execute:
-        say("Nothing is set yet: --execute does it.")
+        say("Nothing has changed yet: --execute applies it.")
 
 
 def _scope(cluster: Cluster, scopes: list[str]) -> list[Partition]:

@@ -76,7 +76,7 @@ def mirror(
     compression: Annotated[
         str, typer.Option("--compression", help="Of records in the target: none, gzip, snappy, lz4, zstd.")
     ] = "lz4",
-    once: Annotated[bool, typer.Option("--once", help="End when every record of the source is copied.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit when every record of the source is copied.")] = False,
     source_config: Annotated[
         Path | None,
         typer.Option("--source-config", metavar="FILE", help="A file of more client properties for the source."),
@@ -242,14 +242,14 @@ class _Run:
             print_json_line({"copied": copier.record_count, "records_per_s": round(rate, 1), "lag": lags})
         else:
             unknown = sum(topic.partition_count for topic in self._topics.values()) - len(ranges)
-            without = f", without {unknown} partitions whose end is not known" if unknown else ""
+            without = f", not counting {unknown} partitions whose end is not known" if unknown else ""
             print_table(
                 ("Topic", "Partitions", "Lag"),
                 [(name, self._topics[name].partition_count, lags.get(name)) for name in sorted(self._topics)],
                 title=f"{copier.record_count} records copied, {rate:.0f}/s, {sum(lags.values())} behind{without}",
             )
         if copier.without_timestamp:
-            self._say(f"warning: {copier.without_timestamp} records without a timestamp got the time of their copying")
+            self._say(f"warning: {copier.without_timestamp} records without a timestamp got the time of the copy")
             copier.without_timestamp = 0
         sys.stdout.flush()
 

@@ -156,7 +156,7 @@ def printable(text: str) -> str:
 def require_terminal() -> None:
     """Raises UsageError where nobody can be asked: what destroys something then needs --force."""
     if not sys.stdin.isatty():
-        raise UsageError("nobody is there to confirm this (standard input is no terminal): give --force")
+        raise UsageError("there is no terminal to confirm this on: give --force")
 
 
 def confirmed(question: str) -> bool:

@@ -208,19 +208,21 @@ def abort(
 @transactions.command("find-hanging")
 def find_hanging(
     context: typer.Context,
-    broker_id: Annotated[int | None, typer.Option("--broker-id", help="Look at the partitions of this broker.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="Look at this topic.")] = None,
-    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Look at this one; with --topic.")] = None,
+    broker_id: Annotated[int | None, typer.Option("--broker-id", help="Search the partitions of this broker.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Search this topic.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, help="Search this partition; with --topic.")
+    ] = None,
     max_transaction_timeout: Annotated[
         int,
         typer.Option("--max-transaction-timeout", metavar="MINUTES", help="Only transactions open for longer hang."),
     ] = 15,
     as_json: JsonOption = False,
 ) -> None:
-    """Find transactions that are open in a partition but unknown to every coordinator, so that nobody ends them."""
+    """Find transactions that are open in a partition but unknown to every coordinator, so that nothing ends them."""
     with reporting():
         if topic is None and broker_id is None:
-            raise UsageError("say where to look: --topic or --broker-id")
+            raise UsageError("give --topic or --broker-id")
         if partition is not None and topic is None:
             raise UsageError("--partition needs --topic")
         cluster = context.obj.cluster()

@@ -54,7 +54,7 @@ class ConsumerShape(Model):
     groups: int
     consumers_per_group: int
     client: dict[str, str] = Field(description="the consumers' properties")
-    checked: bool = Field(description="every record is held to what was sent (checks.delivery)")
+    checked: bool = Field(description="every record is compared with what was sent (checks.delivery)")
     records: GeneratorShape
 
     @property

@@ -40,7 +40,7 @@ class MetricComparison(Model):
     n_pairs: int = Field(description="pairs, or trials of the smaller side when unpaired")
     ratio: float | None = Field(description="median paired ratio, or ratio of medians; None where a value is 0")
     ci95: tuple[float, float] | None
-    floor_ratio: float = Field(default=0.0, description="changes smaller than this matter to nobody")
+    floor_ratio: float = Field(default=0.0, description="changes smaller than this do not matter")
     noise_ratio: float | None = Field(
         default=None,
         description="what A/A pairs of the cell differ by, as the centre of n_pairs; of all cells below three pairs",

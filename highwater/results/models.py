@@ -70,7 +70,7 @@ class Delivery(Model):
     aborted_received: int = Field(default=0, description="of those, received by a consumer that reads committed only")
     checked: bool | None = Field(
         default=None,
-        description="what came back was held to what was sent; False: fates are 0 and not known; None: an older result",
+        description="what came back was compared with what was sent; False: fates are not known; None: older result",
     )
 
 
@@ -232,7 +232,7 @@ class SystemFacts(Model):
     effective_config: dict[str, str]
     effective_topic_config: dict[str, str] = Field(default={}, description="of a trial's first topic")
     connection: dict[str, str] = Field(
-        default={}, description="what clients were told of TLS and SASL, secrets left out; empty: neither"
+        default={}, description="TLS and SASL settings of clients, without secrets; empty: neither"
     )
     copies: int = Field(default=1, description="of each partition")
 
@@ -363,7 +363,7 @@ class Manifest(Model):
     launcher_settings: dict[str, str] = Field(default={}, description="what it was given, secrets hidden")
     overhead: Overhead | None = None
     canaries: list[BlockCanary] = Field(default=[], description="what the host could do before each block")
-    resumed_utc: list[str] = Field(default=[], description="when the run was taken up again after an interruption")
+    resumed_utc: list[str] = Field(default=[], description="when the run was resumed after an interruption")
     kept_data: dict[str, str] = Field(default={}, description="storage target to the folder kept by --keep-data")
 
 

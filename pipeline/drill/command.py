@@ -43,7 +43,7 @@ def run_drill(
             help=f"{', '.join(_NAMES)}, or a Python file with write(frame, batch_id, folder) and read(folder).",
         ),
     ],
-    out: Annotated[Path | None, typer.Option(help="Folder for results; a stopped drill goes on there.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for results; a stopped drill continues there.")] = None,
     bootstrap_servers: Annotated[
         str, typer.Option(metavar="HOST:PORT,...", help="Your cluster. Without it, the drill starts a broker.")
     ] = "",
@@ -62,7 +62,7 @@ def run_drill(
     ] = "",
     directory: Annotated[
         str,
-        typer.Option(metavar="FOLDER", help="Where a Parquet sink gets its folder. Default: temporary."),
+        typer.Option(metavar="FOLDER", help="Parent of a Parquet sink's folder. Default: temporary."),
     ] = "",
     rounds: Annotated[int, typer.Option(min=1, help="How many rounds have to count.")] = 40,
     points: Annotated[str, typer.Option(metavar="NAME,...", help="Crash points, and `random`. Default: all.")] = "",
@@ -71,17 +71,17 @@ def run_drill(
         typer.Option(metavar="NAME,...", help=f"Of {_VICTIM_NAMES}. Default: all that can be killed."),
     ] = "",
     kill_broker: Annotated[
-        str, typer.Option(metavar="COMMAND", help="Kills a broker of your cluster, and starts it again.")
+        str, typer.Option(metavar="COMMAND", help="Command that kills a broker of your cluster and starts it again.")
     ] = "",
     kill_database: Annotated[
-        str, typer.Option(metavar="COMMAND", help="Kills the database server, and starts it again.")
+        str, typer.Option(metavar="COMMAND", help="Command that kills the database server and starts it again.")
     ] = "",
     master: Annotated[str, typer.Option(metavar="URL", help="Of Spark. Default: local[2].")] = "",
     without: Annotated[
-        str, typer.Option(metavar="SAFEGUARD", help="Takes a safeguard away: the drill has to find it out.")
+        str, typer.Option(metavar="SAFEGUARD", help="Remove a safeguard: the drill has to notice.")
     ] = "",
     seed: Annotated[int | None, typer.Option(help="Repeats a drill's plan.")] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave topics, tables and checkpoints there.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave topics, tables and checkpoints in place.")] = False,
 ) -> None:
     """Prove that a pipeline is exactly once: kill its parts at named places, and count every record at its end.
 
@@ -139,7 +139,7 @@ def _asked(
     kind_name = kinds.FILE if sink.endswith(".py") else sink
     if kind_name not in _NAMES and kind_name != kinds.FILE:
         known = ", ".join(_NAMES)
-        raise DrillSetupError(f"--sink {sink} is none of {known} and no Python file{did_you_mean(sink, _NAMES)}")
+        raise DrillSetupError(f"--sink {sink} is neither one of {known} nor a Python file{did_you_mean(sink, _NAMES)}")
     kind = KINDS[kind_name]
     if without and without not in kind.safeguards:
         raise DrillSetupError(f"--without {without}: the safeguards of {sink} are {', '.join(kind.safeguards)}")

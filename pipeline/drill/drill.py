@@ -235,7 +235,7 @@ def _victims(asked: Asked, kind: Kind, servers: Mapping[Victim, Server]) -> list
         else "give --kill-database COMMAND"
         if kind.has_server
         else "this sink has no database server",
-        Victim.CHECKPOINT: "" if kind.resumes else "this sink does not say where a new query goes on",
+        Victim.CHECKPOINT: "" if kind.resumes else "this sink does not report where a new query continues",
         # Those of other masters are processes of other daemons, and often of other hosts.
         Victim.EXECUTOR: "" if asked.master.startswith("local-cluster[") else "give --master local-cluster[2,1,1024]",
     }

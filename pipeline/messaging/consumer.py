@@ -180,7 +180,7 @@ class RetryingConsumer:
             self._exchange.commit(batch.outgoing, batch.offsets)
         except RefusedError as error:
             if batch.taken == 1:
-                raise MessagingError(f"{batch.last}: what becomes of it cannot be written: {error}") from None
+                raise MessagingError(f"{batch.last}: its outcome cannot be written: {error}") from None
             self._careful_for = batch.taken
             self._begin_again()
             return 0

@@ -140,7 +140,9 @@ class Exchange:
         failures: dict[int, KafkaError] = {}
         if self._joins and not self._consumer.memberid():
             # Brokers take offsets without a member for those of an older client, and check no generation.
-            raise NotCommittedError(f"{self._who}: this member has left the group, as it did not ask for so long")
+            raise NotCommittedError(
+                f"{self._who}: this member was removed from the group, as it did not poll for so long"
+            )
         try:
             self._producer.begin_transaction()
             for index, each in enumerate(outgoing):

@@ -38,7 +38,7 @@ def run(
     at once; the next run repeats the batch.
 
     Exit codes: 0 done, or stopped by a signal between batches; 2 a mistake in the call, the file or the set-up;
-    3 records are gone that were to be read; 5 a step, a broker or a sink failed; 130 stopped in the middle of a batch.
+    3 records to be read are gone; 5 a step, a broker or a sink failed; 130 stopped in the middle of a batch.
     """
     from highwater.pipeline.run.runner import Request, run_pipeline
 

@@ -113,8 +113,8 @@ class TestAcls:
             (("--add", "--allow-principal", "User:a", "--topic", "t", "--operation", "Raed"), "did you mean Read?"),
             (("--add", "--allow-principal", "User:a", "--group", "g", "--operation", "Write"), "--group: one of Read"),
             (("--add", "--allow-principal", "User:a", "--tpoic", "t"), "No such option: --tpoic"),
-            (("--add", "--allow-principal", "User:a"), "say of what: --topic"),
-            (("--add", "--topic", "t"), "say who: --allow-principal or --deny-principal"),
+            (("--add", "--allow-principal", "User:a"), "name the resource: --topic"),
+            (("--add", "--topic", "t"), "name who: --allow-principal or --deny-principal"),
             (("--add", "--topic", "t", "--allow-host", "10.0.0.1"), "--allow-host needs --allow-principal"),
             (("--add", "--topic", "t", "--allow-principal", "User:a", "--allow-host", "web"), "web is no address"),
             (("--add", "--topic", "a/b", "--allow-principal", "User:a"), "'a/b'"),
@@ -129,9 +129,9 @@ class TestAcls:
             (("--add", "--producer", "--topic", "t", "--operation", "Read", "--allow-principal", "User:a"), "does not"),
             (("--list", "--allow-principal", "User:a"), "--allow-principal does not go with --list"),
             (("--remove", "--principal", "User:a", "--topic", "t"), "--principal does not go with --remove"),
-            (("--remove", "--force"), "say of what"),
+            (("--remove", "--force"), "name the resource"),
             (("--add", "--list"), "cannot go together"),
-            ((), "say what to do"),
+            ((), "give one of --list"),
         ],
     )
     def test_wrong_use_is_one_line_and_changes_nothing(

@@ -52,7 +52,7 @@ def test_a_brokers_settings_are_changed_and_shown(broker: RunningBroker) -> None
 def test_settings_of_all_brokers(broker: RunningBroker) -> None:
     everyone = ("--entity-type", "brokers", "--entity-default")
     assert settings(broker, *everyone) == {}
-    assert configs(broker, "--describe", *everyone).output == "Nothing is set of all brokers.\n"
+    assert configs(broker, "--describe", *everyone).output == "No settings of all brokers are changed.\n"
     changed = configs(broker, "--alter", *everyone, "--add-config", "log.roll.ms=70000000")
     assert changed == Result(0, "Changed the settings of all brokers.\n", "")
     assert settings(broker, *everyone) == {"log.roll.ms": ("70000000", "dynamic default")}
@@ -72,7 +72,7 @@ def test_quotas_of_users_and_clients(broker: RunningBroker) -> None:
         return [(row["user"], row["client_id"], row["configs"]) for row in rows]
 
     alice_of_app = ("--user", "alice", "--client", "app")
-    assert configs(broker, "--describe", "--client", "app").output == "Nothing is set of client app.\n"
+    assert configs(broker, "--describe", "--client", "app").output == "No settings of client app are changed.\n"
     assert configs(broker, "--alter", "--client", "app", "--add-config", "producer_byte_rate=77").exit_code == 0
     assert configs(broker, "--alter", *alice_of_app, "--add-config", "consumer_byte_rate=5").exit_code == 0
     everyone = ("--entity-type", "users", "--entity-default")
@@ -99,7 +99,7 @@ def test_scram_credentials_of_users(broker: RunningBroker) -> None:
     assert "iterations=4096" in shown.output
     assert "in it" not in shown.output
     assert configs(broker, "--alter", "--user", "alice", "--delete-config", "SCRAM-SHA-512").exit_code == 0
-    assert configs(broker, "--describe", "--user", "alice").output == "Nothing is set of user alice.\n"
+    assert configs(broker, "--describe", "--user", "alice").output == "No settings of user alice are changed.\n"
     for arguments, exit_code, word in (
         (("--user", "alice", "--delete-config", "SCRAM-SHA-512"), 1, "does not exist"),
         (("--user", "alice", "--add-config", "SCRAM-SHA-512=secret"), 2, "password=…"),

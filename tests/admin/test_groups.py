@@ -79,7 +79,7 @@ def test_offsets_are_reset(broker: RunningBroker) -> None:
     scope = ("--reset-offsets", "--group", "reset-group", "--topic", "reset")
     dry = groups(broker, *scope, "--to-offset", "6")
     assert dry.exit_code == 0
-    assert "Nothing is set yet" in dry.output
+    assert "Nothing has changed yet" in dry.output
     assert "reset-group" not in groups(broker, "--list").output
     assert groups(broker, *scope, "--to-offset", "6", "--execute").exit_code == 0
     assert committed(broker, "reset-group") == {("reset", 0): (6, 14), ("reset", 1): (6, 2)}

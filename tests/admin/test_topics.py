@@ -64,7 +64,9 @@ def test_an_expression_stands_for_several_topics_but_a_name_for_itself_only(brok
     # "some.one" as an expression would match some-one too, and --delete must not.
     assert topics(broker, "--delete", "--topic", "some.one").output == "Deleted topic some.one.\n"
     assert topics(broker, "--list", "--topic", "some-.*").output == "some-one\nsome-two\n"
-    assert_refused(topics(broker, "--delete", "--topic", "some-one,some-t.*"), 2, "nobody is there to confirm this")
+    assert_refused(
+        topics(broker, "--delete", "--topic", "some-one,some-t.*"), 2, "there is no terminal to confirm this on"
+    )
     assert topics(broker, "--delete", "--topic", "some-one,some-t.*", "--force").exit_code == 0
     assert topics(broker, "--list", "--topic", "some.*").output == ""
 

@@ -129,7 +129,7 @@ def test_what_hangs_is_found_and_aborted(transactions: Commands, by_start_offset
             2,
             "--broker-id 9: there is no such broker",
         ),
-        (["find-hanging"], 2, "say where to look: --topic or --broker-id"),
+        (["find-hanging"], 2, "give --topic or --broker-id"),
         (["find-hanging", "--broker-id", "0", "--partition", "0"], 2, "--partition needs --topic"),
         (
             ["abort", "--topic", "known", "--partition", "0"],

@@ -31,7 +31,7 @@ def test_objectives_are_met_only_when_every_usable_trial_meets_them(tmp_path: Pa
     answer = document.with_id("answer").text
     assert "Objective missed: Throughput >=9k/s, by “acks all” in 2 of 2 trials (worst " in answer
     assert "by “acks 1” in 2 of 2 trials (worst " in answer
-    assert "Objectives kept in every trial: Produce latency p99 <20ms, Failed records ==0." in answer
+    assert "Objectives met in every trial: Produce latency p99 <20ms, Failed records ==0." in answer
 
 
 def test_a_search_names_its_bracket_the_limit_that_failed_and_every_rate(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_another_environment_is_said_before_any_figure(tmp_path: Path) -> None:
     facts = {"kernel_release": "7.0", "cpu_count": 64}
     other = Sample(axes={}, trials=5, measure_s=1, environment=Environment(facts=facts, tuning=[]))
     document = page_of(RunResult(write_sample(tmp_path / "a", plain)), RunResult(write_sample(tmp_path / "b", other)))
-    assert "The environments differ in what decides over figures" in document.with_id("answer").text
+    assert "The environments differ in what affects figures" in document.with_id("answer").text
     rows = document.with_id("environment").find("table")[0].rows()
     assert ["number of CPUs", "8", "64", "decides over figures"] in rows
 

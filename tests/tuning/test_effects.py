@@ -214,7 +214,7 @@ def test_the_page_caches_own_figure_counts_for_read_ahead(tmp_path: Path) -> Non
 def test_a_login_is_seen_in_this_session_or_waits_for_the_next(root: Path) -> None:
     unasked = row(root, "login.nofile")
     assert unasked.state == "not_applicable", "apply does not give it to logins either, unless it is told whose"
-    assert unasked.footnotes == ("not asked for: apply --login WHO gives it to logins",)
+    assert unasked.footnotes == ("not requested: apply --login WHO gives it to logins",)
     write(root, "/etc/security/limits.d/90-highwater.conf", "* soft nofile 100000\n* hard nofile 524288\n")
     assert row(root, "login.nofile").state == "pending"
     write(root, "/etc/security/limits.d/95-site.conf", "* soft nofile 1024\n")

@@ -210,9 +210,7 @@ def test_a_command_that_fails_takes_everything_back(root: Path) -> None:
 def test_what_cannot_be_put_back_is_told_with_the_way_back(root: Path) -> None:
     before, kernel = whole_tree(root), FakeKernel(root)
     runner = FakeRunner(kernel, failing=frozenset({"systemctl"}))
-    with pytest.raises(
-        PartlyChangedError, match=r"`systemctl daemon-reload` failed: .*go on with `highwater tune roll"
-    ):
+    with pytest.raises(PartlyChangedError, match=r"`systemctl daemon-reload` failed: .*then run `highwater tune roll"):
         apply(kernel, drop_in, reload, runner=runner)
     assert "ended after 1 of 2 changes" in engine.interrupted(kernel)
     assert roll_back(kernel).problems == ()
@@ -420,6 +418,6 @@ def test_settings_that_do_not_hold_are_named(root: Path) -> None:
 )
 def test_a_plan_that_makes_no_sense(root: Path, steps: tuple[Step, ...], message: str) -> None:
     before = whole_tree(root)
-    with pytest.raises(TuningError, match=f"^this plan cannot be carried out: {message}"):
+    with pytest.raises(TuningError, match=f"^this plan cannot be applied: {message}"):
         apply(FakeKernel(root), *steps)
     assert whole_tree(root) == before

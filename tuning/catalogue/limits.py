@@ -116,7 +116,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.PAM_LIMITS, sources.KAFKA_OS),
         risk="low",
-        risk_text="With a limit above fs.nr_open nobody could log in, so Highwater refuses it.",
+        risk_text="With a limit above fs.nr_open no login would work, so Highwater refuses it.",
         persistence="limits.d",
         capability=capability.LOGIN,
     ),

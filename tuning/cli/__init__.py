@@ -7,7 +7,7 @@ from typing import Final
 from ...common.late_commands import Late, late_app
 
 _EXIT_CODES: Final = (
-    "Exit codes: 0 as wanted, or done; 1 something differs; 2 a mistake in the call, or refused with nothing changed; "
+    "Exit codes: 0 done, or as recommended; 1 something differs; 2 bad input, or refused with nothing changed; "
     "3 failed part-way, highwater tune rollback restores what was there before; 130 interrupted."
 )
 

@@ -64,7 +64,7 @@ def apply(
             return
         refuse_what_cannot_change(options.root)
         if not yes and (as_json or not someone_can_answer()):
-            raise TuningError("apply asks before it changes anything, and nobody can answer here; add --yes")
+            raise TuningError("apply asks before it changes anything, and there is no terminal to answer on; add --yes")
         _apply(wanted, ask=not yes, as_json=as_json)
 
 
@@ -95,7 +95,7 @@ def _apply(wanted: TuningRequest, *, ask: bool, as_json: bool) -> None:
     if applied.done:
         there = "" if files.root == THIS_HOST else f" --root {shlex.quote(str(files.root))}"
         out.print(f"To verify exactly what was applied: highwater tune verify{there}", soft_wrap=True)
-        out.print(f"To take it back: highwater tune rollback{there}", soft_wrap=True)
+        out.print(f"To undo it: highwater tune rollback{there}", soft_wrap=True)
         skipped = f", {len(applied.skipped)} not run" if applied.skipped else ""
         out.print(f"applied: {changes_text(len(applied.done))} made{skipped}")
     else:

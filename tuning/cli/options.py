@@ -88,7 +88,7 @@ AcceptRiskOption = Annotated[
     typer.Option(
         "--accept-risk",
         metavar="KNOB",
-        help="Set this knob although it trades durability or safety away; repeatable.",
+        help="Set this knob although it reduces durability or safety; repeatable.",
     ),
 ]
 ProfileOption = Annotated[
@@ -204,5 +204,5 @@ def accepted_risks(accepted: list[str] | None) -> frozenset[str]:
     for knob_id in accepted or []:
         if not find_knob(knob_id).only_if_named:
             trades = ", ".join(knob.id for knob in KNOBS if knob.only_if_named)
-            raise TuningError(f"{knob_id} trades nothing away; --accept-risk is for {trades}")
+            raise TuningError(f"{knob_id} has no such risk; --accept-risk is for {trades}")
     return frozenset(accepted or ())

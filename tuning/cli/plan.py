@@ -62,7 +62,7 @@ def plan(
         out.print(describe_host(wanted.facts), end="\n\n")
         if made.changes_anything:
             print_plan(out, made)
-            out.print(f"To do it: highwater tune apply{wanted.arguments}", soft_wrap=True)
+            out.print(f"To apply it: highwater tune apply{wanted.arguments}", soft_wrap=True)
             out.print(f"{count_text(made.steps)} would change{_beside(made)}")
         else:
             print_notes(out, made)

@@ -48,7 +48,7 @@ class RollbackDocument:
 def rollback(
     yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be restored; change nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Restore also what somebody else changed since.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also restore what somebody else has changed since.")] = False,
     root: RootOption = THIS_HOST,
     script: ScriptOption = False,
     as_json: JsonOption = False,
@@ -97,7 +97,7 @@ def _ask(facts: Facts, *, force: bool, as_json: bool) -> None:
     if not preview.restored:
         return
     if as_json or not someone_can_answer():
-        raise TuningError("rollback asks before it changes anything, and nobody can answer here; add --yes")
+        raise TuningError("rollback asks before it changes anything, and there is no terminal to answer on; add --yes")
     out = console()
     _print_result(out, preview, "Would be restored")
     if not typer.confirm(f"Restore {changes_text(len(preview.restored))}?"):
@@ -107,7 +107,7 @@ def _ask(facts: Facts, *, force: bool, as_json: bool) -> None:
 
 def _print_result(out: Console, result: rollback_engine.Rollback, title: str) -> None:
     print_lines(out, title, (held.describe() for held in result.restored), "green")
-    title = "Left alone, as somebody changed it since (--force restores it too)"
+    title = "Left alone, because it was changed since (--force restores it too)"
     print_lines(out, title, (held.describe() for held in result.kept), "yellow")
     print_lines(out, "Not restored", result.problems, "red")
 

@@ -31,7 +31,7 @@ def objective_statements(trials: Mapping[str, Sequence[TrialSummary]], labels: M
     ]
     if kept := [_objective(*objective) for objective in results if objective not in missed]:
         noun = "Objectives" if len(kept) > 1 else "Objective"
-        statements.append(Statement(f"{noun} kept in every trial: {', '.join(kept)}.", "objective", "good"))
+        statements.append(Statement(f"{noun} met in every trial: {', '.join(kept)}.", "objective", "good"))
     return statements
 
 
@@ -46,7 +46,7 @@ def _missed(
     if more := len(cells) - len(parts):
         parts.append(f"by {plural(more, 'more cell')}")
     kept = of_cells - len(cells)
-    rest = f"; kept by {plural(kept, 'other cell')}" if kept else ""
+    rest = f"; met by {plural(kept, 'other cell')}" if kept else ""
     return f"Objective missed: {_objective(*objective)}, {', '.join(parts)}{rest}."
 
 

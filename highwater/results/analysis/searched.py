@@ -63,7 +63,7 @@ def search_step(search: Search) -> str:
 def _worth(search: Search, low: int) -> str | None:
     """Why the fresh trials at the answer do not confirm it; None if they do."""
     if not search.confirmations:
-        return "in the search alone, as no fresh trial was asked for (--confirm)"
+        return "in the search alone, as no fresh trial was requested (--confirm)"
     fresh = f"in {search.confirmed} of {plural(search.confirmations, 'fresh trial')}"
     doubtful = _doubtful(search, low)
     if not doubtful:

@@ -37,7 +37,7 @@ from highwater.pipeline.messaging.topics import Topics
 app = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, replay exactly once, drop.")
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic of dead letters, dlq.<topic>.<group>.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 
 
 @app.command("list")
@@ -82,11 +82,11 @@ def show(
     topic: TopicArgument,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
     where: WhereOption = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Show so many at most, the oldest first.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Show at most this many, the oldest first.")] = 20,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show dead letters and why they are; with --json each on a line, whole."""
+    """Show dead letters and the reason of each; with --json each as one line."""
     with reporting_all():
         takes = parse_filter(where) if where is not None else lambda _: True
         client = Cluster(bootstrap_server, command_config).client_config
@@ -119,7 +119,7 @@ def replay(
         str | None,
         typer.Option(
             "--name",
-            help="What this replay has written is remembered by this name.",
+            help="Name under which the replay's progress is stored.",
             show_default="one that follows from --where and --to",
         ),
     ] = None,
@@ -200,7 +200,7 @@ def drop(
     """Delete the oldest dead letters of each partition for good, up to an offset or a time, after a question."""
     with reporting_all():
         if sum((all_, before_offset is not None, before is not None)) != 1:
-            raise UsageError("say what to drop: one of --all, --before-offset, --before")
+            raise UsageError("give one of --all, --before-offset, --before")
         if before_offset is not None and partition is None:
             raise UsageError("--before-offset needs --partition: offsets are counted by partition")
         if not topic.startswith(DEAD_LETTER_PREFIX):

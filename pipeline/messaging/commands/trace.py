@@ -19,10 +19,11 @@ from highwater.pipeline.messaging.way import Way
 
 def trace(
     place: Annotated[
-        str, typer.Argument(metavar="TOPIC/PARTITION/OFFSET", help="A record on its way: where it began or any later.")
+        str,
+        typer.Argument(metavar="TOPIC/PARTITION/OFFSET", help="A record on its way: its first place or any later one."),
     ],
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
-    topic: Annotated[list[str] | None, typer.Option("--topic", help="Look in this topic too; may be repeated.")] = None,
+    topic: Annotated[list[str] | None, typer.Option("--topic", help="Search this topic too; may be repeated.")] = None,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:

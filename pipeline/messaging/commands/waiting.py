@@ -30,7 +30,7 @@ from highwater.pipeline.messaging.record import Record
 from highwater.pipeline.messaging.stopping import stop_signals
 from highwater.pipeline.messaging.topics import Topics
 
-retry = typer.Typer(no_args_is_help=True, help="Records that are tried again: what waits or is parked; the mover.")
+retry = typer.Typer(no_args_is_help=True, help="Retried records: what waits or is parked; the mover.")
 delay = typer.Typer(no_args_is_help=True, help="Delayed records: what waits in the levels; the mover.")
 
 _PARKED = ".retry.parked"

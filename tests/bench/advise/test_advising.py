@@ -77,7 +77,7 @@ def test_what_each_change_was_worth_comes_from_trials_without_it(tmp_path: Path)
     assert advice.notes[-1].startswith("Of the changes, worth most: linger.ms")
     if "system.config.num.io.threads" in worth:
         assert worth["system.config.num.io.threads"] == "no_change"
-        assert any("not worth touching" in line and "num.io.threads" in line for line in advice.why)
+        assert any("not worth changing" in line and "num.io.threads" in line for line in advice.why)
     result = RunResult(tmp_path / "out" / CONFIRMATION)
     assert {"in-use", "defaults", "advised"} <= {str(trial.factors["variant"]) for trial in result.manifest.trials}
 
@@ -170,7 +170,7 @@ def test_a_bound_that_no_candidate_keeps_is_said(tmp_path: Path) -> None:
     question = QUESTION + 'constraints: {produce.p999: "<1us"}\n'
     advice = advised(tmp_path, Runner(), question)
     assert advice.outcome == "nothing_better"
-    assert advice.sentence.startswith("No candidate kept the bounds")
+    assert advice.sentence.startswith("No candidate met the bounds")
 
 
 @slow
@@ -215,7 +215,9 @@ def test_defaults_that_nothing_beats_are_the_answer(tmp_path: Path) -> None:
     assert advice.sentence.startswith("Go back to the defaults, linger.ms 30 → default: ")
     assert [(option.name, option.better) for option in advice.options] == [("defaults", True), ("advised", False)]
     assert advice.why[0].startswith("The best candidate is not surely better than the defaults: ")
-    assert advice.would_change[0].startswith("More time: the best candidate is not told apart from the defaults with ")
+    assert advice.would_change[0].startswith(
+        "More time: the best candidate cannot be distinguished from the defaults with "
+    )
     client = (tmp_path / "out" / SETTINGS / "client.properties").read_text()
     assert "linger.ms=" not in client
     assert "# Remove what is set now, as the default is advised: linger.ms\n" in client

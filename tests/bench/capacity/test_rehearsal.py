@@ -96,5 +96,7 @@ def test_a_run_without_a_valid_trial_says_nothing(tmp_path: Path, monkeypatch: p
         rehearsed(load(), known, ceilings, "2%", tmp_path / "one", ["data=/mnt/data"])
     assert asked[0][-2:] == ["--storage", "data=/mnt/data"]
     monkeypatch.setattr("highwater.bench.commands.rehearsing.subprocess.run", bench(3))
-    with pytest.raises(UsageError, match="the rehearsal ended with exit status 3, and why is above: no plan was kept"):
+    with pytest.raises(
+        UsageError, match="the rehearsal ended with exit status 3, for the reason above: no plan was saved"
+    ):
         rehearsed(load(), known, ceilings, "2%", tmp_path / "two", [])

@@ -101,6 +101,6 @@ def test_a_host_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_sampler, "_SILENCE_S", 0.5)
     with (
         listening(hear_everything) as silent,
-        pytest.raises(UsageError, match=r"told nothing within 0\.1 s"),
+        pytest.raises(UsageError, match=r"reported nothing within 0\.1 s"),
     ):
         check_samplers("c", cluster(one=silent))

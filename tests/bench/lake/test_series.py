@@ -116,7 +116,10 @@ def test_the_page_of_a_history_takes_a_lake(lake: Path, tmp_path: Path) -> None:
     assert run("lake", "verify", "--lake", copy).exit_code == 0
     (empty := tmp_path / "empty").mkdir()
     Manifest(empty).create()
-    for directory, said in ((empty, "nothing kept yet; begin with"), (tmp_path / "none", "is no lake; make one with")):
+    for directory, said in (
+        (empty, "nothing stored yet; start with"),
+        (tmp_path / "none", "is no lake; make one with"),
+    ):
         done = run_whole("bench", "history", "report", "--lake", directory)
         assert (done.exit_code, len(done.output.splitlines())) == (2, 1)
         assert said in done.output

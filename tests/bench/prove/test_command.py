@@ -102,7 +102,7 @@ def test_proofs_that_cannot_be_added_to_are_told_before_anything_is_measured(
     ("arguments", "message"),
     [
         (["vm.swapiness", "--plan"], "did you mean vm.swappiness"),
-        (["vm.swappiness"], "error: name a directory for the results with --out DIR (or look first: --plan)"),
+        (["vm.swappiness"], "error: name a directory for the results with --out DIR (or see the plan first: --plan)"),
         (["swap.devices", "--plan"], "error: swap.devices cannot be proved: "),
         (["vm.swappiness", "--minutes", "1", "--plan"], "error: --minutes 1: 5 pairs of each are the least"),
         (["vm.swappiness", "-w", "disk_write_rat=1MB/s", "--plan"], "disk_write_rat"),

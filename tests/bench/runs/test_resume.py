@@ -276,7 +276,7 @@ def test_another_question_is_refused(bench: Bench, change: tuple[str, str], erro
 def test_another_seed_is_refused(bench: Bench) -> None:
     bench.run()
     assert seed_of(bench.out, None) == 7
-    with pytest.raises(UsageError, match=r"was begun with seed 7; leave --seed out"):
+    with pytest.raises(UsageError, match=r"was started with seed 7; leave --seed out"):
         seed_of(bench.out, 8)
 
 

@@ -166,7 +166,7 @@ def test_objectives_are_part_of_what_passes(bench: Bench) -> None:
     assert 360 <= search.last_passing_per_s < 400
     assert search.slo == {"produce.p99": "<4ms"}
     assert search.text is not None
-    assert re.fullmatch(r"produce\.p99 was 4(\.\d+)? ms, <4ms is asked for", search.text)
+    assert re.fullmatch(r"produce\.p99 was 4(\.\d+)? ms, <4ms is required", search.text)
 
 
 def test_an_objective_that_the_generator_alone_breaks_is_the_generators_limit() -> None:

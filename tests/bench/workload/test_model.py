@@ -138,7 +138,7 @@ from tests.bench.workload.test_specification import complaint, document, read
             },
             (
                 "w.yaml:7: consumers.client.isolation.level: read_uncommitted also reads aborted records "
-                "(producers.transactions.abort_ratio), which the delivery check cannot tell from loss; remove it"
+                "(producers.transactions.abort_ratio), which the delivery check cannot distinguish from loss; remove it"
             ),
         ),
         (

@@ -382,7 +382,7 @@ def test_a_port_that_is_taken_is_named(directory: Path) -> None:
         port = taken.getsockname()[1]
         result = call("cluster", "up", directory, "--base-port", str(port))
     assert result.exit_code == 2
-    assert f"port {port} cannot be had" in result.errors
+    assert f"port {port} cannot be used" in result.errors
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:

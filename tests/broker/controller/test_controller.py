@@ -297,7 +297,7 @@ def test_a_broker_that_was_never_reached_is_reported_and_counts_as_alive(caplog:
     cluster.run(60_000)
     assert cluster.brokers[3].live_brokers == [1, 2, 3, 4]
     (report,) = [record.getMessage() for record in caplog.records if "cannot be reached" in record.getMessage()]
-    assert report.startswith("broker 4 cannot be reached at host:9004 (listener PLAINTEXT): nobody listens there, or ")
+    assert report.startswith("broker 4 cannot be reached at host:9004 (listener PLAINTEXT): nothing listens there, or ")
     assert cluster.controller.unreachable_broker_count == 1
     stranger.is_listening = True
     cluster.run(2000)

@@ -20,7 +20,7 @@ def drill(*arguments: str, **environment: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--sink", "sqlit"], "--sink sqlit is none of sqlite, postgresql"),
+        (["--sink", "sqlit"], "--sink sqlit is neither one of sqlite, postgresql"),
         (["--sink", "sqlit"], "did you mean sqlite?"),
         (["--sink", "postgresql"], "--sink postgresql needs --database URL"),
         (

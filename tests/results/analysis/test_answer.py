@@ -96,7 +96,7 @@ def test_a_loss_names_its_cell_and_comes_first_even_if_nobody_asked(tmp_path: Pa
         ),
         (
             {"checked": False, "received": 0},
-            "The log holds all 100,000 acknowledged records; nobody read them back.",
+            "The log holds all 100,000 acknowledged records; no consumer read them back.",
         ),
     ],
 )
@@ -301,9 +301,9 @@ def test_missed_objectives_name_cells_and_the_worst_trial(tmp_path: Path) -> Non
     missed, kept = of_kind(answer, "objective")
     assert missed.text == (
         "Objective missed: Produce latency p99 <8ms, by “compression lz4” in 1 of 2 trials (worst 10 ms); "
-        "kept by 1 other cell."
+        "met by 1 other cell."
     )
-    assert (kept.text, kept.state) == ("Objective kept in every trial: Failed records ==0.", "good")
+    assert (kept.text, kept.state) == ("Objective met in every trial: Failed records ==0.", "good")
     assert [item.text.split(" ")[0] for item in of_kind(answer, "best")] == ["Produce"]
 
 

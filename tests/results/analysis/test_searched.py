@@ -57,7 +57,7 @@ def search(verdicts: Sequence[Verdict | None], **changed: object) -> Search:
         ),
         (
             [],
-            f"{RATE} was sustained in the search alone, as no fresh trial was asked for (--confirm): not confirmed",
+            f"{RATE} was sustained in the search alone, as no fresh trial was requested (--confirm): not confirmed",
             "open",
         ),
         ([None, None], f"{RATE} is sustained, confirmed by 2 of 2 fresh trials", "good"),

@@ -51,7 +51,7 @@ def test_plan_apply_verify_and_rollback_restore_the_tree(root: Path) -> None:
     code, applied = _call(root, "apply", "--yes", *data)
     assert code == 0, applied
     assert f"To verify exactly what was applied: highwater tune verify --root {root}\n" in applied
-    assert f"To take it back: highwater tune rollback --root {root}\n" in applied
+    assert f"To undo it: highwater tune rollback --root {root}\n" in applied
     assert applied.endswith("applied: 8 changes made, 1 not run\n")
     assert read_sysctl(root, "vm.swappiness") == "1"
     assert "vm.swappiness = 1" in (root / SYSCTL_FILE).read_text("utf-8")
@@ -101,7 +101,7 @@ def test_a_later_edit_is_left_alone_unless_forced(root: Path) -> None:
     assert (code, "1 failed" in verified) == (1, True)
     code, rolled_back = _call(root, "rollback", "--yes")
     assert code == 1
-    assert "Left alone, as somebody changed it since" in rolled_back
+    assert "Left alone, because it was changed since" in rolled_back
     assert (read_sysctl(root, "vm.swappiness"), read_sysctl(root, "vm.max_map_count")) == ("30", "65530")
     assert _call(root, "rollback", "--yes", "--force")[0] == 0
     assert read_sysctl(root, "vm.swappiness") == "60"
@@ -185,7 +185,7 @@ def test_apply_without_a_terminal_needs_yes(root: Path) -> None:
     for more in ((), ("--json",)):
         refused = invoke("apply", "--root", str(root), "--only", "vm.swappiness", *more)
         assert refused.exit_code == 2
-        assert refused.stderr.endswith("nobody can answer here; add --yes\n")
+        assert refused.stderr.endswith("no terminal to answer on; add --yes\n")
     assert snapshot(root) == before
 
 
@@ -334,7 +334,9 @@ def test_rollback_asks_and_without_a_terminal_it_names_the_option(root: Path, mo
     assert _call(root, "apply", "--yes", "--only", "vm.swappiness")[0] == 0
     for options in ((), ("--json",), ("--force",)):
         refused = invoke("rollback", "--root", str(root), *options)
-        assert_refused(refused, "rollback asks before it changes anything, and nobody can answer here; add --yes")
+        assert_refused(
+            refused, "rollback asks before it changes anything, and there is no terminal to answer on; add --yes"
+        )
     assert read_sysctl(root, "vm.swappiness") == "1"
 
     monkeypatch.setattr("highwater.tuning.cli.rollback.someone_can_answer", lambda: True)
@@ -361,7 +363,7 @@ def test_check_and_plan_say_the_same_of_a_knob_without_effect(root: Path) -> Non
     assert code == 1
     assert "With little or no effect for now\n  vm.swappiness: no effect now: no swap is active" in planned
     assert _last_line(planned) == "2 settings, 1 file would change; 1 with little or no effect for now"
-    assert f"To do it: highwater tune apply --only vm.swappiness --only vm.dirty_bytes --root {root}\n" in planned
+    assert f"To apply it: highwater tune apply --only vm.swappiness --only vm.dirty_bytes --root {root}\n" in planned
 
 
 def test_check_and_plan_say_the_same_of_a_knob_that_cannot_be_changed(tmp_path: Path) -> None:

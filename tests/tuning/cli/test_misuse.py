@@ -33,7 +33,7 @@ SWAPPINESS = "unknown knob 'vm.swapines'; did you mean vm.swappiness?"
         (("check", "--root", "/nonexistent"), NO_TREE),
         (("check", "--broker-config", "/nonexistent"), "--broker-config /nonexistent cannot be read"),
         (("check", "--unit", "../x"), "'../x' is not the name of a service unit"),
-        (("check", "--accept-risk", "vm.swappiness"), "vm.swappiness trades nothing away; --accept-risk is for "),
+        (("check", "--accept-risk", "vm.swappiness"), "vm.swappiness has no such risk; --accept-risk is for "),
         (("plan", "--profile", "recomended"), "no host profile is called 'recomended'; did you mean recommended?"),
         (("plan", "--skip", "vm.swapines"), SWAPPINESS),
         (("plan", "--root", "/nonexistent"), NO_TREE),
