@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from highwater.common.ceilings import Ceilings, CeilingsError, parse_ceilings
 from highwater.common.yaml_nodes import DocumentError, parse, read_text
 from highwater.monitor.alerts.targets import Mail, MailTls, Target, Webhook
-from highwater.monitor.config_file import Part
+from highwater.monitor.config_file import ConfigPart
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.history.kinds import Retention
 from highwater.monitor.host_source.settings import HostSettings, tls_of, token_of
@@ -115,7 +115,7 @@ def read_config(path: Path, yaml: Any, environment: Mapping[str, str]) -> Monito
         document = parse(yaml, read_text(path), str(path), _EXAMPLE)
     except DocumentError as error:
         raise SettingsError(str(error)) from None
-    return _config(Part(document, environment, path.parent))
+    return _config(ConfigPart(document, environment, path.parent))
 
 
 def with_options(
@@ -166,7 +166,7 @@ def _check_tls(web: WebConfig) -> None:
             raise SettingsError(f"{file}: no such file")
 
 
-def _config(root: Part) -> MonitorConfig:
+def _config(root: ConfigPart) -> MonitorConfig:
     root.check_keys(
         (
             *("name", "bootstrap_servers", "client", "tick", "zookeeper", "zookeeper_client", "actions", "messages"),
@@ -196,7 +196,7 @@ def _config(root: Part) -> MonitorConfig:
     )
 
 
-def _web(part: Part | None) -> WebConfig:
+def _web(part: ConfigPart | None) -> WebConfig:
     if part is None:
         return WebConfig()
     part.check_keys(("listen", "tls_certificate", "tls_key", "host_names", "proxies", "local_users", "oidc"))
@@ -215,7 +215,7 @@ def _web(part: Part | None) -> WebConfig:
     )
 
 
-def _history(part: Part | None) -> HistoryConfig:
+def _history(part: ConfigPart | None) -> HistoryConfig:
     default = HistoryConfig()
     if part is None:
         return default
@@ -233,7 +233,7 @@ def _history(part: Part | None) -> HistoryConfig:
     )
 
 
-def _metrics(part: Part | None) -> MetricsConfig:
+def _metrics(part: ConfigPart | None) -> MetricsConfig:
     if part is None:
         return MetricsConfig()
     part.check_keys(("listen", "token_file", "partitions"))
@@ -244,7 +244,7 @@ def _metrics(part: Part | None) -> MetricsConfig:
     )
 
 
-def _alerts(part: Part | None) -> AlertsConfig:
+def _alerts(part: ConfigPart | None) -> AlertsConfig:
     if part is None:
         return AlertsConfig()
     part.check_keys(("address", "webhooks", "mail"))
@@ -253,7 +253,7 @@ def _alerts(part: Part | None) -> AlertsConfig:
     return AlertsConfig((*webhooks, *mails), part.text("address"))
 
 
-def _ceilings(root: Part, path: Path) -> Ceilings:
+def _ceilings(root: ConfigPart, path: Path) -> Ceilings:
     try:
         return parse_ceilings(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -262,7 +262,7 @@ def _ceilings(root: Part, path: Path) -> Ceilings:
         root.fail("ceilings", f"{path} {error}")
 
 
-def _host(name: str, part: Part) -> HostSettings:
+def _host(name: str, part: ConfigPart) -> HostSettings:
     part.check_keys(("address", "token_file", "ca", "brokers"))
     address = part.listen("address")
     if address is None:
@@ -278,7 +278,7 @@ def _host(name: str, part: Part) -> HostSettings:
     return HostSettings(name, address.host, address.port, token, tls, part.numbers("brokers"))
 
 
-def _webhook(name: str, part: Part) -> Webhook:
+def _webhook(name: str, part: ConfigPart) -> Webhook:
     part.check_keys(("url", "headers"))
     headers = part.part("headers")
     try:
@@ -287,7 +287,7 @@ def _webhook(name: str, part: Part) -> Webhook:
         part.fail_with(error)
 
 
-def _mail(name: str, part: Part) -> Mail:
+def _mail(name: str, part: ConfigPart) -> Mail:
     part.check_keys(("host", "port", "tls", "user", "password", "sender", "recipients"))
     tls = part.text("tls", MailTls.STARTTLS.value)
     if tls not in [each.value for each in MailTls]:

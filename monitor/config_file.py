@@ -20,7 +20,7 @@ from highwater.monitor.zookeeper.address import ZooKeeperAddress, address_of
 _VARIABLE: Final = re.compile(r"\$\{([^{}]*)\}")
 
 
-class Part:
+class ConfigPart:
     """A mapping in the file. All methods raise SettingsError that begins with file, line and key."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Part:
             if key not in known:
                 self.fail(key, f"unknown key{did_you_mean(key, known) or '; known here: ' + ', '.join(known)}")
 
-    def part(self, key: str) -> Part | None:
+    def part(self, key: str) -> ConfigPart | None:
         return self._inner(key) if key in self._value else None
 
     def text(self, key: str, default: str = "") -> str:
@@ -90,13 +90,13 @@ class Part:
         """All keys as texts; what a header such as Authorization holds must come from the environment."""
         return {name: self.secret(name) if is_secret_header(name) else self.text(name) for name in self._value}
 
-    def parts(self, key: str) -> dict[str, Part]:
+    def parts(self, key: str) -> dict[str, ConfigPart]:
         """The mappings under `key`, by their names."""
         outer = self.part(key)
         return {} if outer is None else {str(name): outer._inner(name) for name in outer._value}
 
-    def _inner(self, key: Any) -> Part:
-        return Part(self._document, self._environment, self._folder, (*self._location, key))
+    def _inner(self, key: Any) -> ConfigPart:
+        return ConfigPart(self._document, self._environment, self._folder, (*self._location, key))
 
     def several(self, key: str) -> tuple[str, ...]:
         value = self._value.get(key, [])

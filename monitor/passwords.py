@@ -19,7 +19,7 @@ _PHC: Final = re.compile(r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Z
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class ScryptCost:
     """What one try costs: 128 · r · 2^log2_n bytes of memory, and time in proportion to that times p.
 
     By default 32 MiB three times, which counts as much as 128 MiB once in OWASP's recommendations: a login must not be
@@ -42,7 +42,7 @@ def password_problem(password: str) -> str:
     return ""
 
 
-def hashed(password: str, cost: Cost) -> str:
+def hashed(password: str, cost: ScryptCost) -> str:
     """Return the hash with a new salt."""
     salt = secrets.token_bytes(_SALT_BYTES)
     return f"$scrypt$ln={cost.log2_n},r={cost.r},p={cost.p}${_text(salt)}${_text(_scrypt(password, cost, salt))}"
@@ -54,13 +54,13 @@ def matches(password: str, phc: str) -> bool:
     return hmac.compare_digest(_scrypt(password, cost, salt), expected)
 
 
-def is_cheaper(phc: str, cost: Cost) -> bool:
+def is_cheaper(phc: str, cost: ScryptCost) -> bool:
     """True if `phc` was made at a lower cost than `cost`."""
     made, _, _ = _parsed(phc)
     return (made.log2_n, made.r, made.p) < (cost.log2_n, cost.r, cost.p)
 
 
-def _scrypt(password: str, cost: Cost, salt: bytes) -> bytes:
+def _scrypt(password: str, cost: ScryptCost, salt: bytes) -> bytes:
     # Keyboards and systems write an accented letter in different ways (RFC 8265 names NFC for passwords).
     secret = unicodedata.normalize("NFC", password).encode("utf-8", "surrogatepass")
     n = 1 << cost.log2_n
@@ -69,12 +69,12 @@ def _scrypt(password: str, cost: Cost, salt: bytes) -> bytes:
     return hashlib.scrypt(secret, salt=salt, n=n, r=cost.r, p=cost.p, maxmem=memory_bytes, dklen=_HASH_BYTES)
 
 
-def _parsed(phc: str) -> tuple[Cost, bytes, bytes]:
+def _parsed(phc: str) -> tuple[ScryptCost, bytes, bytes]:
     match = _PHC.fullmatch(phc)
     if match is None:
         raise ValueError("not a scrypt string")
     log2_n, r, p, salt, expected = match.groups()
-    return Cost(int(log2_n), int(r), int(p)), _bytes(salt), _bytes(expected)
+    return ScryptCost(int(log2_n), int(r), int(p)), _bytes(salt), _bytes(expected)
 
 
 def _text(value: bytes) -> str:

@@ -16,7 +16,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
-from highwater.monitor.passwords import Cost, hashed, is_cheaper, matches, password_problem
+from highwater.monitor.passwords import ScryptCost, hashed, is_cheaper, matches, password_problem
 
 IDLE_S: Final = 30 * 60
 ABSOLUTE_S: Final = 12 * 3600
@@ -125,7 +125,7 @@ class Users:
         self,
         path: Path,
         now_s: Callable[[], float] = time.time,
-        cost: Cost | None = None,
+        cost: ScryptCost | None = None,
         *,
         issuer: str = "",
         has_local: bool = True,
@@ -133,7 +133,7 @@ class Users:
         self._now_s = now_s
         self._issuer = issuer
         self._has_local = has_local
-        self._cost = cost or Cost()
+        self._cost = cost or ScryptCost()
         self._lock = threading.RLock()
         self._set_up: tuple[str, float] | None = None
         # A name that does not exist is compared with this one, so that both take the same time.

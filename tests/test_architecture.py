@@ -419,6 +419,20 @@ def test_few_modules_stand_loose_in_the_broker() -> None:
     }
 
 
+# Where a class is found by its name alone; other rooms have names that two classes share.
+UNIQUE_CLASSES = ("common", "drawing", "kafka", "monitor", "reports", "results", "spark_loadgen", "tuning")
+
+
+@pytest.mark.parametrize("room", UNIQUE_CLASSES)
+def test_a_class_has_a_name_of_its_own_in_its_room(room: str) -> None:
+    found: dict[str, list[str]] = {}
+    for path in sorted(place_of(room).rglob("*.py")):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
+
+
 # It builds the node, and the node names the parts that it builds.
 BESIDE_THE_PACKAGES = {"broker/member/assembly.py"}
 

@@ -31,7 +31,7 @@ from highwater.monitor.figures.cluster import derive
 from highwater.monitor.garbage import GarbageKeeper
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.reader import HistoryReader
-from highwater.monitor.passwords import Cost
+from highwater.monitor.passwords import ScryptCost
 from highwater.monitor.users import Role, Users
 from highwater.monitor.web.app import make_app
 from highwater.monitor.web.site import Settings
@@ -76,7 +76,7 @@ def main() -> None:
     snapshots = window(LARGE, _TICKS)
     view = (snapshots[-1], derive(snapshots))
     with tempfile.TemporaryDirectory() as folder:
-        users = Users(Path(folder) / "users.db", cost=Cost(log2_n=4))
+        users = Users(Path(folder) / "users.db", cost=ScryptCost(log2_n=4))
         users.add("admin", _PASSWORD, Role.ADMIN)
         user = users.password_is("admin", _PASSWORD)
         assert user is not None

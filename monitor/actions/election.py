@@ -9,7 +9,7 @@ from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.kafka.requests import elect_leaders
 from highwater.kafka.requests.metadata import PartitionRow
 from highwater.monitor.actions.cluster import TIMEOUT_S, ActionCluster
-from highwater.monitor.actions.plan import ActionError, Change, Outcome, Plan, check_size, numbers_of, text_of
+from highwater.monitor.actions.plan import ActionError, Outcome, Plan, PlannedChange, check_size, numbers_of, text_of
 from highwater.monitor.command_line import broker_command
 from highwater.monitor.model import NO_LEADER
 
@@ -58,21 +58,25 @@ def carry_out(cluster: ActionCluster, made: Plan) -> list[Outcome]:
     return [Outcome(partition_name(*key), answer.errors.get(key, "")) for key in partitions]
 
 
-def change(key: TopicPartition, row: PartitionRow, kind: str, alive: frozenset[int]) -> Change:
+def change(key: TopicPartition, row: PartitionRow, kind: str, alive: frozenset[int]) -> PlannedChange:
     """Return what the controller would decide by the metadata that brokers report."""
     before = _leader(row.leader)
     if kind == PREFERRED:
         wanted = row.replicas[0]
         if wanted in row.in_sync_replicas and wanted in alive:
-            return Change(partition_name(*key), before, _leader(wanted))
+            return PlannedChange(partition_name(*key), before, _leader(wanted))
         reason = "is not in sync" if wanted in alive else "is not alive"
-        return Change(partition_name(*key), before, before, f"stays, because the preferred broker {wanted} {reason}")
+        return PlannedChange(
+            partition_name(*key), before, before, f"stays, because the preferred broker {wanted} {reason}"
+        )
     if row.leader != NO_LEADER:
-        return Change(partition_name(*key), before, before, "stays: it has a leader")
+        return PlannedChange(partition_name(*key), before, before, "stays: it has a leader")
     candidates = [each for each in row.replicas if each in alive]
     if not candidates:
-        return Change(partition_name(*key), before, before, "stays, because none of its replicas is alive")
-    return Change(partition_name(*key), before, _leader(candidates[0]), "records that this replica lacks are lost")
+        return PlannedChange(partition_name(*key), before, before, "stays, because none of its replicas is alive")
+    return PlannedChange(
+        partition_name(*key), before, _leader(candidates[0]), "records that this replica lacks are lost"
+    )
 
 
 def _leader(node_id: int) -> str:

@@ -10,16 +10,16 @@ from highwater.common.units import plural
 from highwater.kafka.requests.list_partition_reassignments import Move
 from highwater.monitor.actions import throttle
 from highwater.monitor.actions.cluster import ActionCluster
-from highwater.monitor.actions.plan import ActionError, Change, Outcome, Plan, check_size, numbers_of, text_of
+from highwater.monitor.actions.plan import ActionError, Outcome, Plan, PlannedChange, check_size, numbers_of, text_of
 from highwater.monitor.actions.reassignment import alter, kafka_reassign
-from highwater.monitor.actions.throttle import Throttle
+from highwater.monitor.actions.throttle import ReplicationThrottle
 from highwater.monitor.command_line import broker_command, quoted
 from highwater.monitor.kafka_source.configs import TOPIC
 
 
 def plan_check(cluster: ActionCluster, bootstrap: str, form: Mapping[str, str]) -> Plan:
     running = cluster.moves()
-    limits = Throttle() if running else throttle.to_remove(cluster)
+    limits = ReplicationThrottle() if running else throttle.to_remove(cluster)
     topics = [name for kind, name in limits.wanted if kind == TOPIC]
     named: Assignment = {key: move.target for key, move in running.items()}
     for topic in topics:
@@ -58,7 +58,7 @@ def plan_cancel(cluster: ActionCluster, bootstrap: str, form: Mapping[str, str])
         raise ActionError(f"{partition_name(topic, still[0])} does not move now.")
     # As Kafka's tool does it; the throttle of other moves must stay.
     is_all = bool(chosen) and len(chosen) == len(running)
-    limits = throttle.to_remove(cluster, {name for name, _ in chosen}) if is_all else Throttle()
+    limits = throttle.to_remove(cluster, {name for name, _ in chosen}) if is_all else ReplicationThrottle()
     kept = () if is_all else ("--preserve-throttles",)
     named: Assignment = {key: move.target for key, move in chosen.items()}
     return Plan(
@@ -76,7 +76,7 @@ def plan_cancel(cluster: ActionCluster, bootstrap: str, form: Mapping[str, str])
 
 def carry_out_cancel(cluster: ActionCluster, made: Plan) -> list[Outcome]:
     keys: Sequence[TopicPartition]
-    limits: Throttle
+    limits: ReplicationThrottle
     keys, limits = made.request
     outcomes = alter(cluster, dict.fromkeys(keys))
     # What is not cancelled goes on at its throttle.
@@ -87,14 +87,14 @@ def _is_chosen(key: TopicPartition, topic: str, numbers: Sequence[int]) -> bool:
     return not topic or (key[0] == topic and (not numbers or key[1] in numbers))
 
 
-def _still(key: TopicPartition, move: Move) -> Change:
+def _still(key: TopicPartition, move: Move) -> PlannedChange:
     shown = f"moves from {_ids(move.origin)} to {_ids(move.target)}"
-    return Change(partition_name(*key), shown, shown, f"{_ids(move.adding)} copies it" if move.adding else "")
+    return PlannedChange(partition_name(*key), shown, shown, f"{_ids(move.adding)} copies it" if move.adding else "")
 
 
-def _cancelled(key: TopicPartition, move: Move) -> Change:
+def _cancelled(key: TopicPartition, move: Move) -> PlannedChange:
     note = f"what {_ids(move.adding)} has copied is deleted" if move.adding else ""
-    return Change(partition_name(*key), f"moves to {_ids(move.target)}", f"stays on {_ids(move.origin)}", note)
+    return PlannedChange(partition_name(*key), f"moves to {_ids(move.target)}", f"stays on {_ids(move.origin)}", note)
 
 
 def _with_plan(command: str, named: Assignment) -> str:

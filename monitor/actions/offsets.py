@@ -12,7 +12,7 @@ from highwater.kafka.requests.list_offsets import EARLIEST, LATEST
 from highwater.kafka.requests.offset_fetch import offset_fetch
 from highwater.monitor.actions import requests
 from highwater.monitor.actions.cluster import ActionCluster
-from highwater.monitor.actions.plan import ActionError, Change, Outcome, Plan, check_size, numbers_of, text_of
+from highwater.monitor.actions.plan import ActionError, Outcome, Plan, PlannedChange, check_size, numbers_of, text_of
 from highwater.monitor.command_line import broker_command
 from highwater.monitor.kafka_source.groups import list_groups
 from highwater.monitor.kafka_source.parts import refusal
@@ -156,5 +156,5 @@ def target(
     )
 
 
-def _change(key: TopicPartition, committed: int | None, offset: int, note: str) -> Change:
-    return Change(partition_name(*key), _NOTHING if committed is None else str(committed), str(offset), note)
+def _change(key: TopicPartition, committed: int | None, offset: int, note: str) -> PlannedChange:
+    return PlannedChange(partition_name(*key), _NOTHING if committed is None else str(committed), str(offset), note)

@@ -17,7 +17,7 @@ class ActionError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlannedChange:
     """A change of one partition or one setting."""
 
     what: str
@@ -41,7 +41,7 @@ class Plan:
     name: str
     command: str
     """The command line that does the same."""
-    changes: tuple[Change, ...]
+    changes: tuple[PlannedChange, ...]
     fields: Mapping[str, str]
     """The form that makes exactly this plan."""
     request: Any
@@ -89,7 +89,7 @@ def numbers_of(text: str, what: str) -> list[int]:
     return found
 
 
-def check_size(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+def check_size(changes: tuple[PlannedChange, ...]) -> tuple[PlannedChange, ...]:
     if len(changes) > MOST_CHANGES:
         raise ActionError(
             f"This would be {len(changes):,} changes, and a page carries out {MOST_CHANGES:,} at most: name fewer, or "

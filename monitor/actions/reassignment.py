@@ -11,8 +11,8 @@ from highwater.kafka.requests.alter_partition_reassignments import alter_partiti
 from highwater.kafka.requests.metadata import BrokerRow, PartitionRow
 from highwater.monitor.actions import throttle
 from highwater.monitor.actions.cluster import TIMEOUT_S, ActionCluster
-from highwater.monitor.actions.plan import ActionError, Change, Outcome, Plan, check_size, numbers_of, text_of
-from highwater.monitor.actions.throttle import Throttle
+from highwater.monitor.actions.plan import ActionError, Outcome, Plan, PlannedChange, check_size, numbers_of, text_of
+from highwater.monitor.actions.throttle import ReplicationThrottle
 from highwater.monitor.command_line import broker_command, quoted
 
 _EXAMPLE: Final = "write a line for each partition, such as 0: 1,2"
@@ -35,7 +35,7 @@ def plan(cluster: ActionCluster, bootstrap: str, form: Mapping[str, str]) -> Pla
     }
     rate = throttle.rate_of(text_of(form, "throttle"))
     current = {(topic, number): row.replicas for number, row in rows.items()}
-    limits = Throttle() if rate is None or not moved else throttle.to_set(cluster, rate, moved, current)
+    limits = ReplicationThrottle() if rate is None or not moved else throttle.to_set(cluster, rate, moved, current)
     changes = tuple(_change(key, rows[key[1]], replicas) for key, replicas in moved.items())
     option = () if rate is None else ("--throttle", str(rate))
     is_running = bool(moved) and bool(cluster.moves())
@@ -61,7 +61,7 @@ def plan(cluster: ActionCluster, bootstrap: str, form: Mapping[str, str]) -> Pla
 
 def carry_out(cluster: ActionCluster, made: Plan) -> list[Outcome]:
     moved: Mapping[TopicPartition, Sequence[int]]
-    limits: Throttle
+    limits: ReplicationThrottle
     moved, limits = made.request
     # The throttle first: a move that has begun takes all that there is.
     throttle.apply(cluster, limits)
@@ -74,7 +74,7 @@ def carry_out(cluster: ActionCluster, made: Plan) -> list[Outcome]:
     return outcomes
 
 
-def _undone(cluster: ActionCluster, limits: Throttle) -> str:
+def _undone(cluster: ActionCluster, limits: ReplicationThrottle) -> str:
     """Whether a controller whose answer is missing has begun is not known: then the throttle has to stay."""
     if not limits.wanted:
         return ""
@@ -158,10 +158,10 @@ def check(
             raise ActionError(f"There is no broker {strange[0]} now; there are {_ids(alive)}.")
 
 
-def _change(key: TopicPartition, row: PartitionRow, replicas: Sequence[int]) -> Change:
+def _change(key: TopicPartition, row: PartitionRow, replicas: Sequence[int]) -> PlannedChange:
     added = [each for each in replicas if each not in row.replicas]
     note = f"{_ids(added)} copies it" if added else "no data are copied"
-    return Change(partition_name(*key), _ids(row.replicas), _ids(replicas), note)
+    return PlannedChange(partition_name(*key), _ids(row.replicas), _ids(replicas), note)
 
 
 def _ids(node_ids: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 from highwater.common.secret_names import is_secret_name
 from highwater.monitor.actions import requests
 from highwater.monitor.actions.cluster import ActionCluster
-from highwater.monitor.actions.plan import ActionError, Change, Outcome, Plan, text_of
+from highwater.monitor.actions.plan import ActionError, Outcome, Plan, PlannedChange, text_of
 from highwater.monitor.command_line import broker_command
 from highwater.monitor.kafka_source.configs import BROKER, TOPIC, describe_configs
 from highwater.monitor.kafka_source.parts import refusal
@@ -45,7 +45,7 @@ def plan(cluster: ActionCluster, bootstrap: str, form: Mapping[str, str]) -> Pla
         entity="topic" if whose == OF_TOPIC else "broker" if whose == OF_BROKER else "cluster",
         name=name,
         command=broker_command("configs", "-b", bootstrap, "--alter", *entity, *change),
-        changes=(Change(setting, _shown(before), after, "" if before is None else f"was from {before.source}"),),
+        changes=(PlannedChange(setting, _shown(before), after, "" if before is None else f"was from {before.source}"),),
         fields={
             "whose": whose,
             "name": name,

@@ -11,7 +11,7 @@ from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import count_text
 from highwater.kafka.requests.list_partition_reassignments import Move
 from highwater.monitor.actions.cluster import ActionCluster
-from highwater.monitor.actions.plan import ActionError, Change, Outcome
+from highwater.monitor.actions.plan import ActionError, Outcome, PlannedChange
 from highwater.monitor.actions.requests import Resource, Settings, incremental_alter_configs
 from highwater.monitor.kafka_source.configs import BROKER, TOPIC, describe_configs
 from highwater.monitor.kafka_source.parts import refusal
@@ -72,7 +72,7 @@ def throttled_replicas(
 
 
 @dataclass(frozen=True, slots=True)
-class Throttle:
+class ReplicationThrottle:
     """Settings of topics and brokers as they are to be, and as they are."""
 
     wanted: Mapping[Resource, Settings] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Throttle:
     """Those of a topic or broker itself: None where it has none of its own."""
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[PlannedChange, ...]:
         return tuple(_change(resource, self.before[resource], wanted) for resource, wanted in self.wanted.items())
 
 
@@ -89,7 +89,7 @@ def to_set(
     rate: int,
     planned: Mapping[TopicPartition, Sequence[int]],
     current: Mapping[TopicPartition, Sequence[int]],
-) -> Throttle:
+) -> ReplicationThrottle:
     """For planned moves and for those that run, at `rate` bytes per second in and out of each broker."""
     topics, brokers = throttled_replicas(planned, current, cluster.moves())
     # A broker that is away moves nothing, and takes no setting.
@@ -97,22 +97,24 @@ def to_set(
     wanted: dict[Resource, Settings] = {(TOPIC, topic): settings for topic, settings in sorted(topics.items())}
     wanted |= {(BROKER, str(broker)): dict.fromkeys(_RATES, str(rate)) for broker in there}
     before = _described(cluster, sorted(topics), there)
-    made = Throttle(wanted, {each: {name: before[each].get(name) for name in wanted[each]} for each in wanted})
+    made = ReplicationThrottle(
+        wanted, {each: {name: before[each].get(name) for name in wanted[each]} for each in wanted}
+    )
     for resource, error in _alter(cluster, wanted, is_trial=True).items():
         if error:
             raise ActionError(f"This cluster cannot throttle: {_name(resource)} would refuse it: {error}.")
     return made
 
 
-def to_remove(cluster: ActionCluster, topics: Collection[str] | None = None) -> Throttle:
+def to_remove(cluster: ActionCluster, topics: Collection[str] | None = None) -> ReplicationThrottle:
     """Return the throttle to remove: from all live brokers, and from `topics`, or from all topics that have one."""
     names = [each.name for each in cluster.row.topics if not each.error_code]
     chosen = sorted(names if topics is None else set(names) & set(topics))
     before = {each: own for each, own in _described(cluster, chosen, cluster.alive).items() if own}
-    return Throttle({each: dict.fromkeys(own) for each, own in before.items()}, before)
+    return ReplicationThrottle({each: dict.fromkeys(own) for each, own in before.items()}, before)
 
 
-def apply(cluster: ActionCluster, throttle: Throttle) -> None:
+def apply(cluster: ActionCluster, throttle: ReplicationThrottle) -> None:
     """Set all of it or nothing. Raises ActionError."""
     errors = _alter(cluster, throttle.wanted, is_trial=False)
     failed = next((resource for resource, error in errors.items() if error), None)
@@ -123,7 +125,7 @@ def apply(cluster: ActionCluster, throttle: Throttle) -> None:
         raise ActionError(f"The throttle was refused by {_name(failed)}: {errors[failed]}. Nothing was moved{left}.")
 
 
-def take_back(cluster: ActionCluster, throttle: Throttle, unchanged: Collection[Resource] = ()) -> str:
+def take_back(cluster: ActionCluster, throttle: ReplicationThrottle, unchanged: Collection[Resource] = ()) -> str:
     """Set what was there before. Returns the end of a sentence that says what could not be."""
     before = {each: settings for each, settings in throttle.before.items() if each not in unchanged}
     errors = _alter(cluster, before, is_trial=False)
@@ -131,7 +133,7 @@ def take_back(cluster: ActionCluster, throttle: Throttle, unchanged: Collection[
     return f", but a throttle is left at {', '.join(failed)}" if failed else ", and no throttle is left"
 
 
-def remove(cluster: ActionCluster, throttle: Throttle) -> list[Outcome]:
+def remove(cluster: ActionCluster, throttle: ReplicationThrottle) -> list[Outcome]:
     return [Outcome(_title(each), error) for each, error in _alter(cluster, throttle.wanted, is_trial=False).items()]
 
 
@@ -177,8 +179,8 @@ def _anyone(cluster: ActionCluster) -> int:
     return cluster.row.controller if cluster.row.controller in cluster.alive else cluster.alive[0]
 
 
-def _change(resource: Resource, before: Settings, wanted: Settings) -> Change:
-    return Change(_title(resource), _shown(before), _shown(wanted), ", ".join(wanted))
+def _change(resource: Resource, before: Settings, wanted: Settings) -> PlannedChange:
+    return PlannedChange(_title(resource), _shown(before), _shown(wanted), ", ".join(wanted))
 
 
 def _shown(settings: Settings) -> str:

@@ -18,7 +18,7 @@ from email.utils import formatdate, make_msgid
 from time import monotonic
 from typing import Final
 
-from highwater.monitor.alerts.message import Message
+from highwater.monitor.alerts.message import AlertMessage
 from highwater.monitor.alerts.targets import Mail, MailTls, Target, Webhook
 
 TIMEOUT_S: Final = 10.0
@@ -66,7 +66,7 @@ class Deliverer:
     def __init__(self, targets: Iterable[Target], patience: Patience = Patience()) -> None:
         self._queues = [_Queue(target, patience) for target in targets]
 
-    def submit(self, message: Message) -> None:
+    def submit(self, message: AlertMessage) -> None:
         for queue in self._queues:
             queue.submit(message)
 
@@ -83,7 +83,7 @@ class _Queue:
     def __init__(self, target: Target, patience: Patience) -> None:
         self._target = target
         self._patience = patience
-        self._messages: deque[Message] = deque()
+        self._messages: deque[AlertMessage] = deque()
         self._changed = threading.Condition()
         self._is_stopped = threading.Event()
         self._sent = 0
@@ -92,7 +92,7 @@ class _Queue:
         self._thread = threading.Thread(target=self._run, name=f"alerts to {target.name}", daemon=True)
         self._thread.start()
 
-    def submit(self, message: Message) -> None:
+    def submit(self, message: AlertMessage) -> None:
         with self._changed:
             if len(self._messages) >= MOST_WAITING:
                 self._messages.popleft()
@@ -114,12 +114,12 @@ class _Queue:
         while (message := self._next()) is not None:
             self._deliver(message)
 
-    def _next(self) -> Message | None:
+    def _next(self) -> AlertMessage | None:
         with self._changed:
             self._changed.wait_for(lambda: self._messages or self._is_stopped.is_set())
             return None if self._is_stopped.is_set() else self._messages[0]
 
-    def _deliver(self, message: Message) -> None:
+    def _deliver(self, message: AlertMessage) -> None:
         began_s = monotonic()
         wait_s = self._patience.first_wait_s
         while True:
@@ -138,7 +138,7 @@ class _Queue:
             wait_s = min(2 * wait_s, self._patience.longest_wait_s)
 
 
-def _attempt(target: Target, message: Message, timeout_s: float) -> DeliveryError | None:
+def _attempt(target: Target, message: AlertMessage, timeout_s: float) -> DeliveryError | None:
     try:
         if isinstance(target, Webhook):
             _post(target, message, timeout_s)
@@ -157,7 +157,7 @@ def _attempt(target: Target, message: Message, timeout_s: float) -> DeliveryErro
     return None
 
 
-def _post(webhook: Webhook, message: Message, timeout_s: float) -> None:
+def _post(webhook: Webhook, message: AlertMessage, timeout_s: float) -> None:
     """Post the message. Redirects are not followed: only the configuration names receivers."""
     parts = webhook.parts
     host = parts.hostname or ""
@@ -181,7 +181,7 @@ def _post(webhook: Webhook, message: Message, timeout_s: float) -> None:
         raise DeliveryError(f"the answer is HTTP status {status}", is_final=not may_pass)
 
 
-def _mail(mail: Mail, message: Message, timeout_s: float) -> None:
+def _mail(mail: Mail, message: AlertMessage, timeout_s: float) -> None:
     letter = EmailMessage()
     letter["From"] = mail.sender
     letter["To"] = ", ".join(mail.recipients)

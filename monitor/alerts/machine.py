@@ -38,7 +38,7 @@ class Alert:
         return self.kind, self.subject
 
 
-class Change(Enum):
+class AlertChange(Enum):
     OPENED = "opened"
     RAISED = "raised"
     """A warning became an error."""
@@ -49,7 +49,7 @@ class Change(Enum):
 class Notice:
     """What somebody should hear."""
 
-    change: Change
+    change: AlertChange
     alert: Alert
     at_ms: int
     """Unix time."""
@@ -79,14 +79,14 @@ def step(state: AlertState, figures: Figures) -> tuple[AlertState, tuple[Notice,
         if alert is not None:
             alerts[key] = _seen_again(alert, finding)
             if alerts[key].level.rank > alert.level.rank:
-                raised.append(Notice(Change.RAISED, alerts[key], unix_ms, finding.sentence))
+                raised.append(Notice(AlertChange.RAISED, alerts[key], unix_ms, finding.sentence))
         elif not finding.is_near:
             since_ms = state.waiting.get(key, now_ms)
             if now_ms - since_ms < RULES[finding.kind].opens_after_ms:
                 waiting[key] = since_ms
                 continue
             alerts[key] = Alert(finding.kind, finding.subject, finding.level, finding.sentence, unix_ms, finding.value)
-            opened.append(Notice(Change.OPENED, alerts[key], unix_ms, finding.sentence))
+            opened.append(Notice(AlertChange.OPENED, alerts[key], unix_ms, finding.sentence))
     is_blind = (FindingKind.SOURCE_SILENT, f"source {KAFKA}") in found
     for key, alert in state.alerts.items():
         if key in found:
@@ -100,7 +100,7 @@ def step(state: AlertState, figures: Figures) -> tuple[AlertState, tuple[Notice,
         if now_ms - since_ms < rule.closes_after_ms:
             alerts[key] = replace(alert, quiet_since_ms=since_ms)
         else:
-            closed.append(Notice(Change.CLOSED, alert, unix_ms, reason))
+            closed.append(Notice(AlertChange.CLOSED, alert, unix_ms, reason))
     return AlertState(alerts, waiting), (*opened, *raised, *closed)
 
 

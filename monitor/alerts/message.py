@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from highwater.common.units import count_text, plural, wait_text
-from highwater.monitor.alerts.machine import Change, Notice
+from highwater.monitor.alerts.machine import AlertChange, Notice
 
 # A cluster that breaks breaks in many places; whoever reads this needs the worst of them, and how many there are.
 MOST_LISTED: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class AlertMessage:
     subject: str
     """One line."""
     text: str
@@ -24,7 +24,7 @@ class Message:
     """The same for programs: values of JSON."""
 
 
-def message(cluster: str, notices: Sequence[Notice], address: str = "") -> Message:
+def message(cluster: str, notices: Sequence[Notice], address: str = "") -> AlertMessage:
     """Return the message for `notices`, of which there is one at least. `address` is where the monitor's pages are."""
     listed = notices[:MOST_LISTED]
     left_out = len(notices) - len(listed)
@@ -39,7 +39,7 @@ def message(cluster: str, notices: Sequence[Notice], address: str = "") -> Messa
         "left_out": left_out,
         "alerts": [_document(notice) for notice in listed],
     }
-    return Message(_subject(cluster, notices), "\n".join(lines) + "\n", document)
+    return AlertMessage(_subject(cluster, notices), "\n".join(lines) + "\n", document)
 
 
 def _subject(cluster: str, notices: Sequence[Notice]) -> str:
@@ -47,14 +47,14 @@ def _subject(cluster: str, notices: Sequence[Notice]) -> str:
         (notice,) = notices
         return _one_line(f"{cluster}: {notice.alert.level.value} {notice.change.value}: {notice.alert.sentence}")
     counts = Counter(notice.change for notice in notices)
-    changes = ", ".join(f"{count_text(counts[change])} {change.value}" for change in Change if counts[change])
+    changes = ", ".join(f"{count_text(counts[change])} {change.value}" for change in AlertChange if counts[change])
     return _one_line(f"{cluster}: {plural(len(notices), 'alert')}: {changes}")
 
 
 def _line(notice: Notice) -> str:
     alert = notice.alert
     start = f"{_time(notice.at_ms)}  {notice.change.value.upper()}  {alert.level.value}  {alert.kind.value}"
-    if notice.change is not Change.CLOSED:
+    if notice.change is not AlertChange.CLOSED:
         return _one_line(f"{start}: {notice.reason}")
     lasted = wait_text(max(0, notice.at_ms - alert.opened_at_ms) / 1000)
     about = f" ({alert.subject})" if alert.subject else ""

@@ -39,7 +39,7 @@ BYTES_OUT: Final = "kafka_server_brokertopicmetrics_bytesout_total"
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class TickOffsets:
     """The arrays are indexed by series, and know nothing of series that began later."""
 
     at_ms: int
@@ -91,7 +91,7 @@ class Memory:
     def __init__(self) -> None:
         self._newest: Snapshot | None = None
         self._serial = _Serial()
-        self.ticks: list[Tick] = []
+        self.ticks: list[TickOffsets] = []
         """The oldest first."""
         self.starts: list[Starts] = []
         """The oldest first."""
@@ -200,7 +200,7 @@ class Memory:
         commits, commit_delays = self._add_commits(snapshot)
         if starts is not None:
             self.starts.append(Starts(at_ms, starts))
-        self.ticks.append(Tick(at_ms, *map(_narrow, (ends, delays, commits, commit_delays))))
+        self.ticks.append(TickOffsets(at_ms, *map(_narrow, (ends, delays, commits, commit_delays))))
 
     def _add_commits(self, snapshot: Snapshot) -> tuple[array[int], array[int]]:
         """Return the commits and their delays."""
@@ -310,7 +310,7 @@ class Memory:
                     kept_commits.append(number)
         self.starts = [Starts(each.at_ms, _picked(each.offsets, kept)) for each in self.starts]
         self.ticks = [
-            Tick(
+            TickOffsets(
                 tick.at_ms,
                 _picked(tick.ends, kept),
                 _picked(tick.end_delays, kept),

@@ -15,7 +15,7 @@ from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import plural
 from highwater.kafka.client.host_processes import HostProcesses
 from highwater.monitor.figures.broker_loss import BrokerLoss
-from highwater.monitor.model import GroupState, Member
+from highwater.monitor.model import GroupState, Member, Partition
 
 
 class Level(Enum):
@@ -147,6 +147,13 @@ class PartitionFigures(NamedTuple):
     """End offset minus last stable offset: what read_committed consumers cannot read yet."""
     hanging_ms: int | None
     """For how long a transaction that hangs or is late is open there; None if none does."""
+
+
+class PartitionRow(NamedTuple):
+    """A partition as the snapshot has it, and its figures."""
+
+    partition: Partition
+    figures: PartitionFigures
 
 
 class TopicFigures(NamedTuple):

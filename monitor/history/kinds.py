@@ -14,12 +14,12 @@ from highwater.monitor.figures.rows import (
     Duration,
     GroupFigures,
     GroupPartitionFigures,
-    PartitionFigures,
+    PartitionRow,
     TopicFigures,
     Totals,
 )
 from highwater.monitor.figures.sums import known_sum, whole_sum
-from highwater.monitor.model import Partition, Snapshot
+from highwater.monitor.model import Snapshot
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
@@ -157,11 +157,6 @@ class ClusterRow(NamedTuple):
     @property
     def totals(self) -> Totals:
         return self.figures.totals
-
-
-class PartitionRow(NamedTuple):
-    figures: PartitionFigures
-    partition: Partition
 
 
 def _disk_used(row: BrokerFigures) -> int | None:

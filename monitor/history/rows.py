@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from highwater.monitor.events import partition_name
 from highwater.monitor.figures.cluster import Figures
+from highwater.monitor.figures.rows import PartitionRow
 from highwater.monitor.history.kinds import (
     BROKER,
     CLUSTER,
@@ -15,7 +16,6 @@ from highwater.monitor.history.kinds import (
     PARTITION,
     TOPIC,
     ClusterRow,
-    PartitionRow,
     Value,
     group_partition_name,
 )
@@ -76,7 +76,7 @@ def _partitions(snapshot: Snapshot, figures: Figures) -> Iterator[tuple[EntityKe
     for name, topic in snapshot.topics.items():
         for partition, its_figures in zip(topic.partitions, figures.partitions.get(name, ()), strict=False):
             key = entity_key(PARTITION, partition_name(*partition.key), topic.topic_id)
-            yield key, PARTITION.values(PartitionRow(its_figures, partition))
+            yield key, PARTITION.values(PartitionRow(partition, its_figures))
 
 
 def _group_partitions(figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value, ...]]]:

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.kafka.client.request import Request
 from highwater.kafka.requests.metadata import ClusterRow
-from highwater.monitor.kafka_source.parts import Part, PartLife, Tick, refusal
+from highwater.monitor.kafka_source.parts import Part, PartLife, SourceTick, refusal
 from highwater.monitor.kafka_source.transactions import (
     PROBE,
     CoordinatorTransactions,
@@ -47,7 +47,7 @@ class OpenTransactions:
         """Partitions of the newest round."""
 
     async def ask(
-        self, tick: Tick, cluster: ClusterRow, alive: Collection[int], partitions: Collection[TopicPartition]
+        self, tick: SourceTick, cluster: ClusterRow, alive: Collection[int], partitions: Collection[TopicPartition]
     ) -> None:
         self.asked = frozenset(partitions)
         leaders = _leaders(cluster)
@@ -69,7 +69,9 @@ class OpenTransactions:
         self.found, self.asked = (), frozenset()
         lives.pop(_PART, None)
 
-    async def _ask_producers(self, tick: Tick, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Producers]:
+    async def _ask_producers(
+        self, tick: SourceTick, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Producers]:
         by_leader: dict[int, dict[str, list[int]]] = {}
         for (topic, number), leader in sorted(wanted.items()):
             by_leader.setdefault(leader, {}).setdefault(topic, []).append(number)
@@ -84,7 +86,7 @@ class OpenTransactions:
         return found
 
     async def _ask_coordinators(
-        self, tick: Tick, cluster: ClusterRow, alive: Collection[int], producer_ids: Collection[int]
+        self, tick: SourceTick, cluster: ClusterRow, alive: Collection[int], producer_ids: Collection[int]
     ) -> _Coordinators:
         listed = await self._list(tick, alive, producer_ids)
         state = [row for topic in cluster.topics if topic.name == _TRANSACTION_STATE for row in topic.partitions]
@@ -111,7 +113,7 @@ class OpenTransactions:
         return _Coordinators(answers, is_complete)
 
     async def _list(
-        self, tick: Tick, alive: Collection[int], producer_ids: Collection[int]
+        self, tick: SourceTick, alive: Collection[int], producer_ids: Collection[int]
     ) -> dict[int, Mapping[int, str]]:
         """Transactional ids by coordinator and producer id; without the coordinators that do not say."""
         request = list_transactions(producer_ids)
@@ -124,7 +126,7 @@ class OpenTransactions:
         return found
 
 
-async def _asked(tick: Tick, requests: Mapping[int, Request[Answer]]) -> dict[int, Answer]:
+async def _asked(tick: SourceTick, requests: Mapping[int, Request[Answer]]) -> dict[int, Answer]:
     """The answers by node id, without the brokers that did not answer."""
     found: dict[int, Answer] = {}
 

@@ -75,7 +75,7 @@ class _Asked:
     errors: list[str] = field(default_factory=list)
 
 
-class Tick:
+class SourceTick:
     """Asks the brokers of a cluster within the time of one tick. A broker that fails once is not asked again."""
 
     def __init__(self, client: Client, addresses: Mapping[int, Address], timeout_s: float, tick_s: float) -> None:

@@ -30,7 +30,7 @@ from highwater.monitor.kafka_source.groups import (
 )
 from highwater.monitor.kafka_source.log_dirs import LogDirs, describe_log_dirs
 from highwater.monitor.kafka_source.open_transactions import OpenTransactions
-from highwater.monitor.kafka_source.parts import Part, PartLife, Tick, now_ms, refusal
+from highwater.monitor.kafka_source.parts import Part, PartLife, SourceTick, now_ms, refusal
 from highwater.monitor.kafka_source.transactions import MOST_PARTITIONS
 from highwater.monitor.model import ConfigValue, Group, Snapshot
 from highwater.monitor.undecided import UndecidedPartitions
@@ -83,7 +83,7 @@ class KafkaSource:
 
     async def snapshot(self, number: int) -> Snapshot:
         """Ask the cluster. What it does not say is None, with the reason in the states of the sources."""
-        tick = Tick(self._client, self._addresses(), self._timeout_s, self._tick_s)
+        tick = SourceTick(self._client, self._addresses(), self._timeout_s, self._tick_s)
         is_seldom = self._ticks % _SELDOM == 0
         self._ticks += 1
         await self._ask_metadata(tick, is_seldom)
@@ -110,7 +110,7 @@ class KafkaSource:
     def _addresses(self) -> dict[int, tuple[str, int]]:
         return {node_id: (row.host, row.port) for node_id, row in self._known.items() if row.host}
 
-    async def _ask_metadata(self, tick: Tick, is_seldom: bool) -> None:
+    async def _ask_metadata(self, tick: SourceTick, is_seldom: bool) -> None:
         """Ask one broker that answers: those that are alive first, then the bootstrap servers.
 
         Each tick asks which cluster answers: another one may have the addresses by now.
@@ -135,7 +135,7 @@ class KafkaSource:
             self._take_metadata(found)
             tick.addresses = self._addresses()
 
-    async def _ask_bootstrap_servers(self, tick: Tick) -> ClusterRow | None:
+    async def _ask_bootstrap_servers(self, tick: SourceTick) -> ClusterRow | None:
         asked = {tick.addresses[node_id] for node_id in tick.failed}
         for address in self._client.settings.bootstrap_servers:
             if address not in asked:
@@ -149,7 +149,7 @@ class KafkaSource:
                         return found
         return None
 
-    def _refused(self, tick: Tick, found: ClusterRow, address: Address) -> str:
+    def _refused(self, tick: SourceTick, found: ClusterRow, address: Address) -> str:
         """Why nothing of this answer is taken, if it is of another cluster; empty if it is of this one."""
         known = "" if self._metadata is None else self._metadata.cluster_id
         if not known or not found.cluster_id or known == found.cluster_id:
@@ -182,7 +182,7 @@ class KafkaSource:
             self._replicas = assembling.replicas_of(self._log_dirs)
             self._moving = frozenset(key for key in self._moving if key[0] not in names)
 
-    async def _ask_groups(self, tick: Tick, node_id: int) -> CoordinatorAnswer | None:
+    async def _ask_groups(self, tick: SourceTick, node_id: int) -> CoordinatorAnswer | None:
         listed = await tick.ask(Part.GROUPS, node_id, list_groups())
         if listed is None:
             return None
@@ -199,7 +199,7 @@ class KafkaSource:
             )
         return answer
 
-    async def _ask_commits(self, tick: Tick, node_id: int, answer: CoordinatorAnswer) -> None:
+    async def _ask_commits(self, tick: SourceTick, node_id: int, answer: CoordinatorAnswer) -> None:
         names = [group.name for group in answer.listed.values() if group.kind in (CLASSIC, CONSUMER)]
         if not names:
             return
@@ -210,7 +210,7 @@ class KafkaSource:
             answer.commits = commits
             answer.at_ms = now_ms()
 
-    async def _ask_members(self, tick: Tick, node_id: int, answer: CoordinatorAnswer, kind: str) -> None:
+    async def _ask_members(self, tick: SourceTick, node_id: int, answer: CoordinatorAnswer, kind: str) -> None:
         names = [each.name for each in answer.listed.values() if each.kind == kind and each.state not in _MEMBERLESS]
         if names:
             request = describe_groups(names) if kind == CLASSIC else consumer_group_describe(names)
@@ -218,7 +218,7 @@ class KafkaSource:
             answer.described.update(described or {})
 
     async def _ask_offsets(
-        self, tick: Tick, node_id: int, partitions: Mapping[str, Collection[int]]
+        self, tick: SourceTick, node_id: int, partitions: Mapping[str, Collection[int]]
     ) -> LeaderOffsets | None:
         async def asked(timestamp: int, *, read_committed: bool = False) -> tuple[ListedOffsets | None, int]:
             request = list_offsets(all_at(partitions, timestamp), read_committed=read_committed)
@@ -230,7 +230,7 @@ class KafkaSource:
         )
         return None if ends is None else LeaderOffsets(at_ms, ends, starts or {}, stable or {})
 
-    async def _ask_the_rest(self, tick: Tick, is_seldom: bool) -> None:
+    async def _ask_the_rest(self, tick: SourceTick, is_seldom: bool) -> None:
         asked: list[Awaitable[None]] = [self._ask_transactions(tick, is_seldom)]
         if is_seldom:
             asked += [self._ask_log_dirs(tick, node_id) for node_id in self._alive]
@@ -240,14 +240,14 @@ class KafkaSource:
         if is_seldom:
             self._replicas = await asyncio.to_thread(assembling.replicas_of, self._log_dirs)
 
-    async def _ask_log_dirs(self, tick: Tick, node_id: int) -> None:
+    async def _ask_log_dirs(self, tick: SourceTick, node_id: int) -> None:
         found = await tick.ask(Part.LOG_DIRS, node_id, describe_log_dirs())
         if found is not None and found.error_code:
             tick.fail(Part.LOG_DIRS, f"broker {node_id} does not report its sizes: {refusal(found.error_code)}")
         elif found is not None:
             self._log_dirs[node_id] = found
 
-    async def _ask_moves(self, tick: Tick) -> None:
+    async def _ask_moves(self, tick: SourceTick) -> None:
         assert self._metadata is not None
         request = list_partition_reassignments(int(self._timeout_s * 1000))
         found = await tick.ask(Part.MOVES, self._metadata.controller, request)
@@ -256,7 +256,7 @@ class KafkaSource:
         elif found is not None:
             self._moving = frozenset(found.moves)
 
-    async def _ask_transactions(self, tick: Tick, is_seldom: bool) -> None:
+    async def _ask_transactions(self, tick: SourceTick, is_seldom: bool) -> None:
         """Use the offsets of the tick before: a partition that stands still for a minute can wait for one more tick."""
         assert self._metadata is not None
         standing = self._undecided.standing_since(tick.at_ms - self._standing_ms, MOST_PARTITIONS)
@@ -265,7 +265,7 @@ class KafkaSource:
         elif is_seldom or not self._transactions.asked.issuperset(standing):
             await self._transactions.ask(tick, self._metadata, self._alive, standing)
 
-    async def _ask_quorum(self, tick: Tick) -> None:
+    async def _ask_quorum(self, tick: SourceTick) -> None:
         """Only of clusters without ZooKeeper: Metadata of the others names the controller."""
         for node_id in sorted(self._alive - tick.failed.keys()):
             if not await tick.serves(node_id, describe_quorum()):
@@ -276,7 +276,7 @@ class KafkaSource:
                 tick.fail(Part.CONTROLLER, f"broker {node_id} does not describe the quorum: {self._quorum.error}")
             return
 
-    def _shares_of_configs(self, tick: Tick) -> list[tuple[int, list[Resource]]]:
+    def _shares_of_configs(self, tick: SourceTick) -> list[tuple[int, list[Resource]]]:
         """What to ask each broker for: its own settings, and its share of the topics."""
         assert self._metadata is not None
         is_due = self._configs_at_ms is None or tick.at_ms - self._configs_at_ms >= _CONFIGS_MS
@@ -298,7 +298,7 @@ class KafkaSource:
             self._configs_at_ms = tick.at_ms
         return shares
 
-    async def _ask_configs(self, tick: Tick, node_id: int, resources: list[Resource]) -> None:
+    async def _ask_configs(self, tick: SourceTick, node_id: int, resources: list[Resource]) -> None:
         found = await tick.ask(Part.CONFIGS, node_id, describe_configs(resources))
         if found is None:
             self._configs_at_ms = None  # to be asked again in the next tick of this kind
@@ -311,7 +311,7 @@ class KafkaSource:
 
     def _assemble(
         self,
-        tick: Tick,
+        tick: SourceTick,
         number: int,
         offsets: Mapping[int, LeaderOffsets],
         coordinators: Mapping[int, CoordinatorAnswer],

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from highwater.common.bounded_http import address_problem
 from highwater.common.extras import how_to_install
-from highwater.monitor.config_file import Part
+from highwater.monitor.config_file import ConfigPart
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.host_source.settings import tls_of
 from highwater.monitor.oidc.roles import RoleTable
@@ -56,7 +56,7 @@ class OidcSettings:
         return self.name or urlsplit(self.issuer).netloc
 
 
-def oidc_of(part: Part) -> OidcSettings:
+def oidc_of(part: ConfigPart) -> OidcSettings:
     """Raises SettingsError with file, line and key."""
     part.check_keys(_KEYS)
     for key in ("issuer", "client_id", "roles"):
@@ -88,7 +88,7 @@ def check_extra() -> None:
         raise SettingsError(f"web.oidc needs {error.name}: {how_to_install('oidc')}") from None
 
 
-def _table(part: Part) -> RoleTable:
+def _table(part: ConfigPart) -> RoleTable:
     roles = part.part("roles")
     assert roles is not None
     roles.check_keys(("claim", *(role.title for role in Role)))
@@ -105,7 +105,7 @@ def _table(part: Part) -> RoleTable:
     return RoleTable(roles.text("claim"), table)
 
 
-def _tls(part: Part, issuer: str) -> ssl.SSLContext | None:
+def _tls(part: ConfigPart, issuer: str) -> ssl.SSLContext | None:
     if urlsplit(issuer).scheme == "http":
         return None
     try:
@@ -115,7 +115,7 @@ def _tls(part: Part, issuer: str) -> ssl.SSLContext | None:
         part.fail("ca", str(error))
 
 
-def _secret(part: Part) -> str:
+def _secret(part: ConfigPart) -> str:
     file = part.path("client_secret_file")
     if file is None:
         return part.secret("client_secret")
@@ -127,7 +127,7 @@ def _secret(part: Part) -> str:
     return secret
 
 
-def _first_line(part: Part, file: Path) -> str:
+def _first_line(part: ConfigPart, file: Path) -> str:
     try:
         return file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

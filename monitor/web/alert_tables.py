@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from highwater.monitor.alerts.delivery import TargetState
-from highwater.monitor.alerts.machine import Alert, Change, Notice
+from highwater.monitor.alerts.machine import Alert, AlertChange, Notice
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.rows import Finding, Level
 from highwater.monitor.web import cells
 from highwater.monitor.web.tables import Column, Table
 from highwater.monitor.web.units import COUNT, NAME, PROSE, PROSE_IF_ANY, SUBJECT, TEXT, TIME, YES_NO
 
-_CHANGE_LEVELS: Final = {Change.OPENED: Level.WARN, Change.RAISED: Level.ERROR, Change.CLOSED: Level.OK}
+_CHANGE_LEVELS: Final = {AlertChange.OPENED: Level.WARN, AlertChange.RAISED: Level.ERROR, AlertChange.CLOSED: Level.OK}
 
 
 class AlertRow(NamedTuple):

@@ -120,7 +120,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PointRow:
     """One point of one series."""
 
     at_ms: int
@@ -346,7 +346,7 @@ def _starts(seen: Seen, view: View) -> list[tuple[str, str]]:
 # -- The table ---------------------------------------------------------------------------------------------------------
 
 
-def points_table(call: Call, seen: Seen) -> Table[Row]:
+def points_table(call: Call, seen: Seen) -> Table[PointRow]:
     """The points of the chart, each one a row."""
     view = read_view(call.query, seen.snapshot.taken_at_ms)
     if call.site.history is None:
@@ -357,9 +357,9 @@ def points_table(call: Call, seen: Seen) -> Table[Row]:
         return _table(view, [], f"The history cannot be read: {error}")
 
 
-def _table(view: View, found: Sequence[Series], empty: str) -> Table[Row]:
+def _table(view: View, found: Sequence[Series], empty: str) -> Table[PointRow]:
     rows = [
-        Row(point.at_ms, each, point)
+        PointRow(point.at_ms, each, point)
         for each, series in zip(view.series, found, strict=False)
         for point in series.points
         if point.value is not None
@@ -367,13 +367,13 @@ def _table(view: View, found: Sequence[Series], empty: str) -> Table[Row]:
     return Table("explorer", "Values", _COLUMNS, rows, empty, "-time")
 
 
-def _value_text(row: Row, value: float | str | None) -> str:
+def _value_text(row: PointRow, value: float | str | None) -> str:
     if not isinstance(value, float):
         return words.count(None) if value is None else value
     return words.amount(value, row.series.unit)
 
 
-_COLUMNS: Final[tuple[Column[Row], ...]] = (
+_COLUMNS: Final[tuple[Column[PointRow], ...]] = (
     Column("time", "Time", TIME, lambda r: r.at_ms),
     Column("name", "About", TEXT, lambda r: r.series.name, lambda r: cells.name_text(r.series.subject)),
     Column("metric", "What", TEXT, lambda r: r.series.metric, lambda r: metric_words(r.series.metric)),

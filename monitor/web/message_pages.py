@@ -44,7 +44,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MessageRow:
     offset: int
     time: str
     key: Cell
@@ -132,13 +132,15 @@ def _page(
     )
 
 
-def _row(message: Message, form: str) -> Row:
+def _row(message: Message, form: str) -> MessageRow:
     notes = [f"producer {message.producer_id}"] if message.producer_id is not None else []
     if message.more_headers:
         notes.append(f"{words.count(message.more_headers)} more headers")
     at = words.clock_time(message.timestamp_ms) + (" (appended)" if message.is_append_time else "")
     headers = tuple((name, _header(value)) for name, value in message.headers)
-    return Row(message.offset, at, _cell(message.key, form), _cell(message.value, form), headers, ", ".join(notes))
+    return MessageRow(
+        message.offset, at, _cell(message.key, form), _cell(message.value, form), headers, ", ".join(notes)
+    )
 
 
 def _header(value: Bytes | None) -> Cell:

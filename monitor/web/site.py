@@ -17,7 +17,7 @@ from highwater.monitor.model import Snapshot
 from highwater.monitor.oidc.login import OidcLogin
 from highwater.monitor.state import MonitorState
 from highwater.monitor.users import Users
-from highwater.monitor.web.throttle import ACCOUNT, ADDRESS, Throttle
+from highwater.monitor.web.throttle import ACCOUNT, ADDRESS, LoginThrottle
 from highwater.monitor.zookeeper.source import Znode
 
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -77,8 +77,8 @@ class Site:
     """None without a provider: then the routes of its login do not exist."""
     note: Callable[[Event], None] = lambda event: None
     """Writes down what somebody did by the monitor, for the history."""
-    accounts: Throttle = field(default_factory=lambda: Throttle(ACCOUNT))
-    addresses: Throttle = field(default_factory=lambda: Throttle(ADDRESS))
+    accounts: LoginThrottle = field(default_factory=lambda: LoginThrottle(ACCOUNT))
+    addresses: LoginThrottle = field(default_factory=lambda: LoginThrottle(ADDRESS))
 
 
 def bind_problem(host: str, is_tls: bool, is_behind_proxy: bool, has_users: bool) -> str:

@@ -24,7 +24,7 @@ ACCOUNT: Final = Limit(free=5, longest_s=60)
 ADDRESS: Final = Limit(free=20, longest_s=900)
 
 
-class Throttle:
+class LoginThrottle:
     """Counts tries when they begin, so that tries at the same moment count. Times are seconds of any clock."""
 
     def __init__(self, limit: Limit) -> None:

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from highwater.common.units import NONE, count_text
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.distribution import FORMULAS
-from highwater.monitor.figures.rows import Level, PartitionFigures, TopicFigures
-from highwater.monitor.model import ConfigValue, Partition, Topic
+from highwater.monitor.figures.rows import Level, PartitionRow, TopicFigures
+from highwater.monitor.model import ConfigValue, Topic
 from highwater.monitor.web import cells, words
 from highwater.monitor.web.setting_words import setting_text
 from highwater.monitor.web.tables import Column, Table
@@ -47,11 +47,6 @@ _STATE_LEVELS: Final = {
     "under-replicated": Level.WARN,
     "in sync": Level.OK,
 }
-
-
-class PartitionRow(NamedTuple):
-    partition: Partition
-    figures: PartitionFigures
 
 
 class ConfigRow(NamedTuple):

@@ -31,7 +31,7 @@ _QUORUM: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ChildRow:
     """A child as the page shows it."""
 
     name: str
@@ -123,9 +123,9 @@ def _path(call: Call) -> str:
     return call.query.get("path", "") or "/"
 
 
-def _row(znode: Znode, child: Child) -> Row:
+def _row(znode: Znode, child: Child) -> ChildRow:
     path = child_path(znode.path, child.name)
-    return Row(child.name, path, title(path), child)
+    return ChildRow(child.name, path, title(path), child)
 
 
 def _absent(snapshot: Snapshot | None) -> str:

@@ -21,7 +21,7 @@ from highwater.common import quantities
 from highwater.common.quantities import DURATION, LINK_SPEED, SIZE, Quantity
 from highwater.common.yaml_nodes import parse
 from highwater.monitor.actions.throttle import rate_of
-from highwater.monitor.config_file import Part
+from highwater.monitor.config_file import ConfigPart
 from highwater.monitor.errors import MonitorError
 from highwater.monitor.web.filters import ValueKind, matching, parse_filter
 from highwater.pipeline.errors import SettingsError
@@ -149,8 +149,8 @@ def spelled(quantity: Quantity) -> st.SearchStrategy[tuple[str, float]]:
     )
 
 
-def monitors(value: str) -> Part:
-    return Part(parse(yaml, f"every: '{value}'\n", "m.yaml", "every: 15s"), {}, Path())
+def monitors(value: str) -> ConfigPart:
+    return ConfigPart(parse(yaml, f"every: '{value}'\n", "m.yaml", "every: 15s"), {}, Path())
 
 
 @given(spelled(DURATION))

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from highwater.monitor.passwords import Cost, hashed, is_cheaper, matches
+from highwater.monitor.passwords import ScryptCost, hashed, is_cheaper, matches
 from highwater.monitor.users import Role, Users, UsersError
 
 PASSWORD = "correct horse battery"  # noqa: S105 - of tests
-CHEAP = Cost(log2_n=4, r=8, p=1)
+CHEAP = ScryptCost(log2_n=4, r=8, p=1)
 
 
 def test_a_hash_names_its_cost_and_has_a_salt_of_its_own() -> None:
@@ -42,7 +42,7 @@ def test_a_login_raises_the_cost_of_an_old_hash(tmp_path: Path) -> None:
     users = Users(tmp_path / "users.db", cost=CHEAP)
     users.add("ada", PASSWORD, Role.ADMIN)
     users.close()
-    dearer = Cost(log2_n=5, r=8, p=1)
+    dearer = ScryptCost(log2_n=5, r=8, p=1)
     users = Users(tmp_path / "users.db", cost=dearer)
     stored = "SELECT password FROM user"
     with sqlite3.connect(tmp_path / "users.db") as reader:

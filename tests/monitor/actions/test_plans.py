@@ -9,7 +9,7 @@ import pytest
 from highwater.kafka.requests.list_partition_reassignments import Move
 from highwater.kafka.requests.metadata import BrokerRow, PartitionRow
 from highwater.monitor.actions import election, offsets, reassignment, settings, throttle
-from highwater.monitor.actions.plan import ActionError, Change, Plan, check_size, numbers_of
+from highwater.monitor.actions.plan import ActionError, Plan, PlannedChange, check_size, numbers_of
 
 KEY = ("orders", 0)
 ALIVE = frozenset((1, 2, 3))
@@ -158,23 +158,23 @@ def test_a_setting_that_cannot_be_changed_here_is_refused(
         settings.check_fields(whose, name, setting, operation)
 
 
-PLAN = Plan("Do it", "topic", "orders", "highwater …", (Change("orders-0", "1", "2"),), {}, None)
+PLAN = Plan("Do it", "topic", "orders", "highwater …", (PlannedChange("orders-0", "1", "2"),), {}, None)
 
 
 def test_what_is_confirmed_is_what_was_seen() -> None:
-    other = replace(PLAN, changes=(Change("orders-0", "1", "3"),))
+    other = replace(PLAN, changes=(PlannedChange("orders-0", "1", "3"),))
     assert PLAN.digest != other.digest
-    assert PLAN.digest != replace(PLAN, changes=(Change("orders-0", "7", "2"),)).digest
+    assert PLAN.digest != replace(PLAN, changes=(PlannedChange("orders-0", "7", "2"),)).digest
     assert PLAN.digest != replace(PLAN, command="highwater … --unclean").digest
     # The end of a log moves while somebody produces.
     assert replace(PLAN, is_moving=True).digest == replace(other, is_moving=True).digest
     assert PLAN.has_changes
-    assert not replace(PLAN, changes=(Change("orders-0", "1", "1"),)).has_changes
+    assert not replace(PLAN, changes=(PlannedChange("orders-0", "1", "1"),)).has_changes
 
 
 def test_a_plan_has_a_bound() -> None:
     with pytest.raises(ActionError, match="501 changes"):
-        check_size((Change("a", "1", "2"),) * 501)
+        check_size((PlannedChange("a", "1", "2"),) * 501)
 
 
 def test_numbers_are_numbers() -> None:

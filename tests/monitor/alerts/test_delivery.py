@@ -14,7 +14,7 @@ import pytest
 
 from highwater.common.ports import free_ports
 from highwater.monitor.alerts.delivery import MOST_WAITING, Deliverer, Patience, TargetState
-from highwater.monitor.alerts.message import Message
+from highwater.monitor.alerts.message import AlertMessage
 from highwater.monitor.alerts.targets import Mail, MailTls, Target, Webhook
 from highwater.monitor.errors import SettingsError
 from tests.broker.server.certificates import Authority
@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 HASTE = Patience(timeout_s=20.0, first_wait_s=0.01, longest_wait_s=0.05, gives_up_after_s=0.3)
 # On a busy machine the first try alone may take longer than haste allows.
 PATIENCE = replace(HASTE, gives_up_after_s=60.0)
-TOLD = Message("shop: error opened: größter Lag", "one line\nand – another\n", {"cluster": "shop", "alerts": []})
+TOLD = AlertMessage("shop: error opened: größter Lag", "one line\nand – another\n", {"cluster": "shop", "alerts": []})
 HIDDEN = "hunter2"
 
 Deliver = Callable[..., Deliverer]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.monitor.alerts.machine import AlertState, Change, Notice, step
+from highwater.monitor.alerts.machine import AlertChange, AlertState, Notice, step
 from highwater.monitor.alerts.rules import RULES
 from highwater.monitor.alerts.saving import loaded, saved
 from highwater.monitor.figures.cluster import Figures, derive
@@ -41,7 +41,7 @@ def run(figures: Iterable[Figures], state: AlertState | None = None) -> tuple[Al
 
 def opened(finding: Finding) -> AlertState:
     state, notices = run(at(tick, finding) for tick in range(-100, 1))
-    assert [notice.change for notice in notices] == [Change.OPENED]
+    assert [notice.change for notice in notices] == [AlertChange.OPENED]
     return state
 
 
@@ -56,7 +56,7 @@ def test_an_alert_opens_when_the_finding_lasts() -> None:
     state, notices = run([at(2, OFFLINE)], state)
     (notice,) = notices
     assert (notice.change, notice.reason, notice.at_ms) == (
-        Change.OPENED,
+        AlertChange.OPENED,
         "2 partitions have no leader.",
         UNIX_START_MS + 2 * TICK_MS,
     )
@@ -79,7 +79,7 @@ def test_what_comes_and_goes_once_open_is_one_alert() -> None:
 def test_an_alert_closes_with_its_reason_when_the_finding_stays_away() -> None:
     _, notices = run((at(tick) for tick in range(1, 20)), opened(OFFLINE))
     (notice,) = notices
-    assert (notice.change, notice.reason) == (Change.CLOSED, "All partitions have a leader again.")
+    assert (notice.change, notice.reason) == (AlertChange.CLOSED, "All partitions have a leader again.")
     assert notice.at_ms == UNIX_START_MS + 9 * TICK_MS
 
 
@@ -95,7 +95,7 @@ def test_a_value_near_its_limit_closes_nothing_and_opens_nothing() -> None:
 def test_a_warning_that_becomes_an_error_is_told_once() -> None:
     worse = replace(LAGS, level=Level.ERROR, sentence="Group billing stopped.")
     _, notices = run([at(1, worse), at(2, worse), at(3, LAGS), at(4, worse)], opened(LAGS))
-    assert [(notice.change, notice.reason) for notice in notices] == [(Change.RAISED, "Group billing stopped.")]
+    assert [(notice.change, notice.reason) for notice in notices] == [(AlertChange.RAISED, "Group billing stopped.")]
 
 
 def test_nothing_closes_while_kafka_does_not_answer() -> None:
@@ -104,8 +104,8 @@ def test_nothing_closes_while_kafka_does_not_answer() -> None:
     assert len(state.alerts) == 2
     _, notices = run((at(tick) for tick in range(200, 220)), state)
     assert [(notice.change, notice.reason) for notice in notices] == [
-        (Change.CLOSED, "It answers again."),
-        (Change.CLOSED, "All partitions have a leader again."),
+        (AlertChange.CLOSED, "It answers again."),
+        (AlertChange.CLOSED, "All partitions have a leader again."),
     ]
 
 
@@ -129,7 +129,7 @@ def test_a_group_that_was_abandoned_closes_half_an_hour_after_a_restart() -> Non
     assert notices == []
     _, notices = run(map(figures, range(90, 130)), state)
     assert [(notice.change, notice.reason) for notice in notices] == [
-        (Change.CLOSED, "No consumer has read since the monitor started: It has read everything.")
+        (AlertChange.CLOSED, "No consumer has read since the monitor started: It has read everything.")
     ]
 
 
@@ -203,10 +203,10 @@ def test_notices_are_those_of_the_alerts_that_are_open(script: list[set[Finding]
         ordered = sorted(findings, key=lambda finding: finding.is_near)
         state, notices = step(state, at(tick, *ordered))
         for notice in notices:
-            if notice.change is Change.OPENED:
+            if notice.change is AlertChange.OPENED:
                 assert notice.alert.key not in heard
                 heard.add(notice.alert.key)
             else:
                 assert notice.alert.key in heard
-                heard -= {notice.alert.key} if notice.change is Change.CLOSED else set()
+                heard -= {notice.alert.key} if notice.change is AlertChange.CLOSED else set()
         assert heard == state.alerts.keys()

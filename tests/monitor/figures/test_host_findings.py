@@ -10,7 +10,7 @@ import pytest
 
 from highwater.common.ceilings import PRODUCE
 from highwater.common.host_answer import Drift
-from highwater.monitor.alerts.machine import AlertState, Change, Notice, step
+from highwater.monitor.alerts.machine import AlertChange, AlertState, Notice, step
 from highwater.monitor.figures.cluster import Figures, derive
 from highwater.monitor.figures.headroom import CPU, DISK_SPACE, Headroom
 from highwater.monitor.figures.host_findings import findings_of_headroom
@@ -159,7 +159,7 @@ def test_what_brokers_of_one_host_lack_together_is_one_finding_and_one_alert() -
     ]
     base = derive(with_hosts(window(), "h 1"))
     state, opened = run(ticks(base, found[0]))
-    assert [each.change for each in opened] == [Change.OPENED]
+    assert [each.change for each in opened] == [AlertChange.OPENED]
     well = replace(base, headroom=(replace(row(0.6, CPU), broker_id=base.hosts["h 1"].brokers[0]),))
     assert [each.reason for each in run(ticks(well, first=200), state)[1]] == ["60 % of CPU is left."]
     gone = replace(base, hosts={})
@@ -189,7 +189,7 @@ def test_drift_opens_and_closes_an_alert_with_its_reason() -> None:
     bad, good = derive(with_hosts(window(), "h1", tuning=DRIFTED)), derive(with_hosts(window(), "h1"))
     state, opened = run(ticks(bad, *of_kind(bad, FindingKind.TUNING_DRIFT)))
     assert [(each.change, each.reason) for each in opened] == [
-        (Change.OPENED, "The tuning of host h1 has changed: vm.dirty_ratio is 20, applied was 10.")
+        (AlertChange.OPENED, "The tuning of host h1 has changed: vm.dirty_ratio is 20, applied was 10.")
     ]
     silent = derive(silenced(with_hosts(window(), "h1", tuning=DRIFTED), "h1", 300_000))
     state, told = run(ticks(silent, first=100), state)
@@ -205,7 +205,7 @@ def test_drift_opens_and_closes_an_alert_with_its_reason() -> None:
 def test_a_silent_agent_opens_and_closes_an_alert() -> None:
     silent = derive(silenced(with_hosts(window(), "h1"), "h1", 300_000))
     state, opened = run(ticks(silent, *of_kind(silent, FindingKind.HOST_SILENT)))
-    assert [each.change for each in opened] == [Change.OPENED]
+    assert [each.change for each in opened] == [AlertChange.OPENED]
     back = derive(with_hosts(window(), "h1"))
     assert [each.reason for each in run(ticks(back, first=200), state)[1]] == ["It answers again."]
     reasons = [each.reason for each in run(ticks(derive(window()), first=200), state)[1]]
@@ -232,7 +232,7 @@ def test_a_silent_agent_opens_and_closes_an_alert() -> None:
 def test_headroom_closes_when_it_is_known_to_be_over(rows: tuple[Headroom, ...], reason: str | None) -> None:
     base = derive(window())
     state, opened = run(ticks(base, *findings_of_headroom([row(0.1)])))
-    assert [each.change for each in opened] == [Change.OPENED]
+    assert [each.change for each in opened] == [AlertChange.OPENED]
     now = replace(base, headroom=rows)
     found = tuple(findings_of_headroom(rows))
     assert [each.reason for each in run(ticks(now, *found, first=200), state)[1]] == (

@@ -18,7 +18,7 @@ from highwater.monitor.figures.cluster import Figures, derive
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.model import Snapshot
 from highwater.monitor.oidc.login import OidcLogin
-from highwater.monitor.passwords import Cost
+from highwater.monitor.passwords import ScryptCost
 from highwater.monitor.users import Role, Users
 from highwater.monitor.web.app import make_app
 from highwater.monitor.web.site import Settings, ZooKeeperReader
@@ -26,7 +26,7 @@ from tests.monitor.agents import with_hostile_host, with_hosts
 from tests.monitor.clusters import HOSTILE_NAMES, SMALL, UNIX_START_MS, Shape, window, with_transactions
 
 PASSWORD = "correct horse battery"  # noqa: S105 - of tests
-CHEAP = Cost(log2_n=4, r=8, p=1)
+CHEAP = ScryptCost(log2_n=4, r=8, p=1)
 ORIGIN = "http://localhost:8080"
 
 

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from highwater.kafka.client.settings import settings_of
 from highwater.monitor.actions.acting import Actions, ChangedMeanwhileError
-from highwater.monitor.actions.plan import ActionError, Change, Outcome, Plan
+from highwater.monitor.actions.plan import ActionError, Outcome, Plan, PlannedChange
 from highwater.monitor.events import Event, EventKind
 from highwater.monitor.users import Role, User
 from highwater.monitor.web.action_pages import FORMS
@@ -44,8 +44,8 @@ class MadeUpActions:
         if self.error:
             raise ActionError(self.error)
         topic = form.get("topic", form.get("name", form.get("group", "orders")))
-        moved = () if self.is_needless else (Change(f"{topic}-0", "broker 2", "broker 1"),)
-        changes = (*moved, Change(f"{topic}-1", "broker 1", "broker 1", "stays"))
+        moved = () if self.is_needless else (PlannedChange(f"{topic}-0", "broker 2", "broker 1"),)
+        changes = (*moved, PlannedChange(f"{topic}-1", "broker 1", "broker 1", "stays"))
         return Plan(
             f"Elect leaders of topic {topic}",
             "topic",
