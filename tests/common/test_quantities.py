@@ -178,12 +178,12 @@ def test_a_size_is_written_alike_in_every_file_and_option(spelling: tuple[str, f
     text, size_bytes = spelling
     assert re.fullmatch(SIZE.pattern, text)
     assert parse_bound(f"<{text}").value == pytest.approx(size_bytes)
-    assert parse_workload({"heap": text}).heap_bytes == pytest.approx(size_bytes, abs=0.5)
+    assert parse_workload({"heap": text}).heap_bytes == pytest.approx(size_bytes, rel=1e-9, abs=0.5)
     assert monitors(text).size_bytes("every", 0) == int(SIZE.parse(text))
     if size_bytes >= 1:
         assert rate_of(text) == rate_of(f"{text.strip()}/s") == int(SIZE.parse(text))
         assert parse_workload({"write_rate": f"{text.strip()}/s"}).write_bytes_per_s == pytest.approx(
-            size_bytes, abs=0.5
+            size_bytes, rel=1e-9, abs=0.5
         )
         assert TypeAdapter(BytesPerS).validate_python(f"{text.strip()}/s") == pytest.approx(size_bytes)
 
