@@ -387,7 +387,7 @@ def test_a_port_that_is_taken_is_named(directory: Path) -> None:
 
 def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letters").touch()
-    assert "holds something else" in call("cluster", "up", tmp_path).errors
+    assert "holds other files" in call("cluster", "up", tmp_path).errors
     for command in ("down", "status"):
         result = call("cluster", command, tmp_path)
         assert result.exit_code == 2

@@ -89,5 +89,5 @@ def test_nothing_is_kept_of_partitions_that_went(
 def test_one_who_left_the_group_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "Producer", FakeClient)
     monkeypatch.setattr(exchange, "Consumer", FakeClient)
-    with pytest.raises(NotCommittedError, match=r"^billing, member one: this member has left the group"):
+    with pytest.raises(NotCommittedError, match=r"^billing, member one: this member was removed from the group"):
         Exchange({}, "billing", "one").commit([], {("orders", 0): 1})
