@@ -6,6 +6,8 @@ import re
 import socket
 from typing import Final
 
+from .command_errors import fail
+
 _MASTER: Final = re.compile(
     r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://.+|spark://[^,]+:\d+(,[^,]+:\d+)*"
 )
@@ -23,10 +25,23 @@ def standalone_addresses(master: str) -> list[str]:
     return master.removeprefix(_STANDALONE).split(",") if master.startswith(_STANDALONE) else []
 
 
+def checked_master(master: str | None) -> str | None:
+    """Callback of an option --master: end the command with one line if this names no Spark master."""
+    if master and (fault := _fault_of_name(master)):
+        fail(fault)
+    return master
+
+
+def _fault_of_name(master: str) -> str | None:
+    if _MASTER.fullmatch(master):
+        return None
+    return f"{master!r} is not a Spark master: use local[N], local[*], spark://HOST:PORT, yarn or k8s://URL"
+
+
 def master_fault(master: str) -> str | None:
     """One line if this is no master, or a standalone master of which no address answers; None otherwise."""
-    if not _MASTER.fullmatch(master):
-        return f"{master!r} is not a Spark master: use local[N], local[*], spark://HOST:PORT, yarn or k8s://URL"
+    if fault := _fault_of_name(master):
+        return fault
     faults = []
     for address in standalone_addresses(master):
         host, _, port = address.rpartition(":")

@@ -1,35 +1,24 @@
-"""Runs loads on Spark: owns the SparkContext and runs each load as one barrier stage.
-
-The launcher starts the Java process itself, instead of SparkContext, so that the output of Java and of the Python
-workers goes to a file: it does not disturb the caller's terminal, and an error message can quote it.
-"""
+"""Runs loads on Spark: owns the SparkContext and runs each load as one barrier stage."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-import signal
 import socket
-import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from highwater.common.environment_variables import environment_variables
 from highwater.common.package_archive import write_archive
-from highwater.common.spark_java import Java
-from highwater.common.spark_jvm import end_jvm, forget_jvm
-from highwater.common.spark_master import master_fault
+from highwater.common.spark_errors import reason_of
+from highwater.common.spark_java import find_spark_java
+from highwater.common.spark_master import is_in_one_process
+from highwater.common.spark_session import FindJava, check_start, running_spark
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
-from highwater.spark_loadgen.java import find_java
 from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
-from highwater.spark_loadgen.spark_errors import reason_of
 from highwater.spark_loadgen.supervision import Background, supervise
 from highwater.spark_loadgen.task import Job, TaskOutcome, run_task
 from highwater.spark_loadgen.versions import task_versions
@@ -39,10 +28,6 @@ if TYPE_CHECKING:
 
 # A second attempt of a task would double the load, and executors that come and go cannot run a barrier stage.
 _CONFIGURATION: Final = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "WARN",
-    "spark.speculation": "false",
     "spark.task.maxFailures": "1",
     "spark.dynamicAllocation.enabled": "false",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
@@ -51,10 +36,6 @@ _CONFIGURATION: Final = {
 }
 # What tasks import, for executors on other hosts.
 _FOLDERS: Final = ("common", "results/histogram.py", "spark_loadgen")
-_LOOPBACK: Final = "127.0.0.1"
-_DRIVER_ADDRESSES: Final = ("spark.driver.host", "spark.driver.bindAddress")
-# Without it, Spark's Java asks for the address of the host's own name, which need not have one.
-_LOCAL_ADDRESS: Final = "SPARK_LOCAL_IP"
 _SETUP_ERROR: Final = f"{LoadSetupError.__module__}.{LoadSetupError.__qualname__}: "
 _EXECUTOR_TIMEOUT_S: Final = 60
 _CONTAINER_TIMEOUT_S: Final = 180
@@ -69,8 +50,7 @@ _ProbeAnswer = tuple[str, Mapping[str, str] | str]
 class SparkLauncher:
     """A Spark application that runs loads, one after the other. Context manager; one per process at a time.
 
-    master: any Spark master. spark_conf: Spark settings; they override the launcher's own. log_path: file for Java's
-    output (default: a temporary file that is deleted with the launcher).
+    master: any Spark master. spark_conf: Spark settings; they override the launcher's own.
     """
 
     def __init__(
@@ -79,22 +59,15 @@ class SparkLauncher:
         spark_conf: Mapping[str, str] | None = None,
         app_name: str = "highwater",
         *,
-        log_path: Path | None = None,
-        java: Callable[[Path], Java] | None = None,
+        java: FindJava = find_spark_java,
     ) -> None:
         self.master = master
         self.name = f"spark {master}"
         self.settings: Mapping[str, str] = dict(spark_conf or {})
-        self._local = master == "local" or master.startswith(("local[", "local-cluster["))
-        self._in_driver_process = self._local and not master.startswith("local-cluster[")
-        # One of the two alone would be combined with loopback, which the other address does not reach.
-        on_loopback = self._local and self.settings.keys().isdisjoint(_DRIVER_ADDRESSES)
-        addresses = dict.fromkeys(_DRIVER_ADDRESSES, _LOOPBACK) if on_loopback else {}
-        self._settings = {**_CONFIGURATION, **addresses, **self.settings}
+        self._in_driver_process = is_in_one_process(master)
         self._executor_timeout_s = _CONTAINER_TIMEOUT_S if master.startswith(("yarn", "k8s")) else _EXECUTOR_TIMEOUT_S
         self._app_name = app_name
-        self._log_path = log_path
-        self._find_java = java or (lambda scratch: find_java(os.environ, scratch))
+        self._find_java = java
         self._cleanup = contextlib.ExitStack()
         self._context: SparkContext | None = None
         self._executor_versions: Mapping[str, str] = {}
@@ -102,10 +75,8 @@ class SparkLauncher:
     # -- before it starts ---------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Find what keeps Spark from starting, as far as that is known without a start. Raises LoadSetupError."""
-        _check_master(self.master)
-        with tempfile.TemporaryDirectory(prefix="highwater-spark-") as scratch:
-            self._find_java(Path(scratch))
+        """Find what keeps Spark from starting, as far as that is known without a start. Raises UsageError."""
+        check_start(self.master, self._find_java)
 
     @property
     def slots_by_master(self) -> int | None:
@@ -121,7 +92,7 @@ class SparkLauncher:
     # -- life -------------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> SparkLauncher:
-        """Start Spark. Raises LoadSetupError."""
+        """Start Spark. Raises UsageError, and LoadSetupError for executors that cannot run a load."""
         try:
             self._start()
         except BaseException:
@@ -136,80 +107,20 @@ class SparkLauncher:
         self._cleanup.close()
 
     def _start(self) -> None:
-        _check_master(self.master)
-        scratch = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="highwater-spark-")))
-        self._log_path = self._log_path or scratch / "spark.log"
-        self._java = self._find_java(scratch)
-        with environment_variables(self._driver_environment()):
-            self._context = self._start_context(scratch)
-        if not self._in_driver_process:
-            self._context.addPyFile(str(write_archive(scratch, "spark_loadgen", _FOLDERS)))
-        self._try_executors()
-
-    def _driver_environment(self) -> dict[str, str]:
-        """Make workers run the driver's interpreter; Spark would use the first python3 on the PATH.
-
-        A local master uses loopback, unless the user's environment names another address.
-        """
-        environment = {"JAVA_HOME": str(self._java.home), "PYSPARK_DRIVER_PYTHON": sys.executable}
-        if self._local:
-            environment[_LOCAL_ADDRESS] = os.environ.get(_LOCAL_ADDRESS, _LOOPBACK)
-        archives = "spark.archives" in self._settings or "spark.pyspark.python" in self._settings
-        if self._in_driver_process or not (archives or "PYSPARK_PYTHON" in os.environ):
-            environment["PYSPARK_PYTHON"] = sys.executable
-        return environment
-
-    def _start_context(self, scratch: Path) -> SparkContext:
-        # Imported here: the import takes a third of a second, which other commands should not pay for.
-        from pyspark import SparkConf, SparkContext
-        from pyspark.errors import PySparkRuntimeError
-        from pyspark.java_gateway import launch_gateway
-
-        assert self._log_path is not None
-        if SparkContext._active_spark_context is not None:
-            raise LoadSetupError("a Spark application is already running in this process; stop it first")
-        forget_jvm(SparkContext)
-        settings = {"spark.local.dir": str(scratch), **self._settings}
-        conf = SparkConf().setAll(list(settings.items())).setMaster(self.master).setAppName(self._app_name)
-        log = self._cleanup.enter_context(self._log_path.open("ab"))
-        # In a thread, because only a launch that completes returns the process: Ctrl-C must not interrupt the launch.
-        launch: Background[Any] = Background(
-            lambda: launch_gateway(conf, {"stdout": log, "stderr": subprocess.STDOUT})  # type: ignore[no-untyped-call]
+        application = running_spark(
+            self._app_name,
+            self.master,
+            {**_CONFIGURATION, **self.settings},
+            # Tasks of this process's own load need its packages.
+            python=sys.executable if self._in_driver_process else "",
+            within_s=self._executor_timeout_s,
+            java=self._find_java,
         )
-        self._cleanup.callback(_end_java, launch)
-        launch.finished.wait()
-        try:
-            gateway = launch.result()
-        except PySparkRuntimeError as error:
-            raise LoadSetupError(
-                f"Spark's Java process ({self._java.source}) ended: {_with_way_out(self._last_error())}"
-            ) from error
-        watchdog = threading.Timer(self._executor_timeout_s, gateway.proc.kill)
-        watchdog.start()
-        # SparkContext installs a SIGINT handler that kills all tasks; the previous handler ends a load in order.
-        on_interrupt = signal.getsignal(signal.SIGINT)
-        try:
-            context = SparkContext(conf=conf, gateway=gateway)
-        except Exception as error:
-            if not watchdog.is_alive():
-                raise LoadSetupError(
-                    f"the Spark master {self.master} did not accept the application within {self._executor_timeout_s} s"
-                ) from error
-            raise LoadSetupError(f"Spark does not start with master {self.master}: {reason_of(error)}") from error
-        finally:
-            watchdog.cancel()
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGINT, on_interrupt)
-        self._cleanup.callback(context.stop)
-        return context
-
-    def _last_error(self) -> str:
-        """The last line of Java's output that reports an error."""
-        assert self._log_path is not None
-        text = self._log_path.read_text("utf-8", "replace")
-        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-        errors = [line for line in lines if "exception" in line.lower() or "error" in line.lower()]
-        return (errors or lines or ["it printed nothing"])[-1].removeprefix('Exception in thread "main" ')
+        spark = self._cleanup.enter_context(application)
+        self._context, self._java = spark.context, spark.java
+        if not self._in_driver_process:
+            self._context.addPyFile(str(write_archive(spark.scratch, "spark_loadgen", _FOLDERS)))
+        self._try_executors()
 
     def _try_executors(self) -> None:
         """Run probe jobs that start Python on the executors and check that they have what a load needs."""
@@ -377,30 +288,3 @@ def common_versions(answers: Iterable[_ProbeAnswer], master: str) -> dict[str, s
                     "a load needs the same versions on all of them: install those"
                 )
     return {name: version for name, (_, version) in known.items()}
-
-
-def _with_way_out(java_error: str) -> str:
-    unknown = re.search(r"java\.net\.UnknownHostException: ([^:\s]+)", java_error)
-    if unknown is None:
-        return java_error
-    return (
-        f"this host's own name, {unknown[1]}, has no address: add it to /etc/hosts, or set {_LOCAL_ADDRESS} to the "
-        "address of this host that executors reach"
-    )
-
-
-def _check_master(master: str) -> None:
-    if fault := master_fault(master):
-        raise LoadSetupError(fault)
-
-
-def _end_java(launch: Background[Any]) -> None:
-    """End the Java process, so that the next launcher in this process starts with its own settings."""
-    from pyspark import SparkContext
-
-    launch.finished.wait()
-    try:
-        gateway = launch.result()
-    except Exception:
-        return  # nothing was launched; _start_context has raised the error
-    end_jvm(SparkContext, gateway)

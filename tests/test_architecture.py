@@ -26,7 +26,7 @@ PACKAGE = "highwater"
 FRONT_DOOR = "highwater/cli.py"
 LONGEST_SENTENCE = 100
 # These modules of `common` need typer and rich, which commands have.
-FOR_COMMANDS_ALONE = ("figure_table.py", "late_commands.py", "plain_values.py")
+FOR_COMMANDS_ALONE = ("figure_table.py", "late_commands.py", "plain_values.py", "spark_session.py")
 WITHOUT_COMMANDS = ("admin", "common", "drawing", "kafka", "results")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {

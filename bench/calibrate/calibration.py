@@ -26,6 +26,7 @@ from highwater.bench.trials.progress import Observer
 from highwater.bench.trials.trial import Launcher, now_utc
 from highwater.bench.workload.specification import Cell, Specification
 from highwater.bench.workload.values import TEMPORARY_TARGET
+from highwater.common.errors import UsageError
 from highwater.common.exit_codes import EXIT_OBJECTIVE, EXIT_OK
 from highwater.results.analysis_file import Comparison, Noise
 from highwater.results.calibration import Calibration
@@ -128,7 +129,7 @@ def _pairs(
         if wanted.spark is not None:
             try:
                 launchers[LauncherKind.SPARK.value] = stack.enter_context(SparkLauncher(master=wanted.spark))
-            except LoadSetupError as error:
+            except (UsageError, LoadSetupError) as error:
                 notes.append(f"Spark is not compared: {error}")
 
         def launcher_of(planned: PlannedTrial) -> Launcher:

@@ -16,12 +16,12 @@ from highwater.bench.capture.shares import shares_by_size, shares_of_windows
 from highwater.bench.capture.statistics import Statistics
 from highwater.bench.capture.topic import TopicRange, TopicReader
 from highwater.common.errors import UsageError
+from highwater.common.spark_errors import reason_of
 from highwater.common.topic_partition import TopicPartition
 from highwater.pipeline.errors import PipelineError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.settings import settings_of
 from highwater.spark_loadgen.compression import compressions
-from highwater.spark_loadgen.spark_errors import reason_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

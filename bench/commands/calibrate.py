@@ -16,6 +16,7 @@ from highwater.bench.commands.common import (
     Quiet,
     one_line_errors,
 )
+from highwater.common.spark_master import checked_master
 
 if TYPE_CHECKING:
     from highwater.bench.calibrate.calibration import Wanted
@@ -30,7 +31,9 @@ def calibrate(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Directory for calibration.json; new or empty.")],
     repeats: Annotated[int, typer.Option(min=1, max=100, help="Trials of each ceiling.")] = 5,
     pairs: Annotated[int, typer.Option(min=0, max=1000, help="Blocks of A/A and launcher pairs; 0 for none.")] = 5,
-    master: Annotated[str, typer.Option(metavar="URL", help="Spark master to compare with processes.")] = "local[*]",
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Spark master to compare with processes.", callback=checked_master)
+    ] = "local[*]",
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Compare Spark with plain processes.")] = True,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the pairs' order and payload.")] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be measured and stop.")] = False,

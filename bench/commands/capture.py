@@ -22,6 +22,7 @@ from typer.core import TyperGroup
 
 from highwater.bench.commands.common import AsJson, one_line_errors, parsed
 from highwater.common.exit_codes import EXIT_NO
+from highwater.common.spark_master import checked_master
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -99,7 +100,9 @@ def capture(
     engine: Annotated[
         Engine, typer.Option(help="What reads: this process alone, or tasks on Spark, for a large topic.")
     ] = "local",
-    master: Annotated[str | None, typer.Option(metavar="URL", help="Spark master; default: local[2].")] = None,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark master; default: local[2].", callback=checked_master)
+    ] = None,
     conf: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark.")
     ] = None,
@@ -150,13 +153,10 @@ def capture(
 
 def _check_engine(engine: Engine, master: str | None, conf: list[str] | None, duration: str | None) -> None:
     from highwater.common.errors import UsageError
-    from highwater.common.spark_master import master_fault
 
     if engine == "spark":
         if duration is not None:
             raise UsageError("--for reads what is written now, which one process does; leave --engine spark out")
-        if master is not None and (fault := master_fault(master)):
-            raise UsageError(fault)
         return
     for option, value in (("--master", master), ("--conf", conf)):
         if value is not None:

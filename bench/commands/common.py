@@ -12,6 +12,7 @@ import typer
 
 from highwater.bench.runs.launchers import LauncherKind
 from highwater.common.secret_names import has_secret_word
+from highwater.common.spark_master import checked_master
 
 if TYPE_CHECKING:
     from highwater.bench.workload.specification import Specification
@@ -29,7 +30,12 @@ CalibrationFile = Annotated[
     Path | None, typer.Option("--calibration", metavar="FILE", help="Output of bench calibrate on this host.")
 ]
 Launcher = Annotated[LauncherKind, typer.Option(help="What starts the load: Spark, or plain processes.")]
-SparkMaster = Annotated[str | None, typer.Option(metavar="URL", help="Spark master; default: local[*].")]
+SparkMaster = Annotated[
+    str | None, typer.Option(metavar="URL", help="Spark master; default: local[*].", callback=checked_master)
+]
+EngineMaster = Annotated[
+    str, typer.Option("--master", metavar="URL", help="Spark master, for --engine spark.", callback=checked_master)
+]
 SparkConf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table: the outcome in one line.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from highwater.bench.commands.common import AsJson, Quiet, one_line_errors, parsed
+from highwater.bench.commands.common import AsJson, EngineMaster, Quiet, one_line_errors, parsed
 from highwater.bench.lake.extra import named_extra
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def query(
     ] = False,
     format_: Annotated[Format, typer.Option("--format", help="How the rows are printed.")] = Format.TABLE,
     engine: Annotated[EngineKind, typer.Option(help="DuckDB in this process, or Spark.")] = EngineKind.LOCAL,
-    master: Annotated[str, typer.Option(metavar="URL", help="Spark master, for --engine spark.")] = "local[2]",
+    master: EngineMaster = "local[2]",
     conf: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark.")
     ] = None,
@@ -227,7 +227,7 @@ def timeline(
     ] = "produce_response",
     format_: Annotated[Format, typer.Option("--format", help="How the rows are printed.")] = Format.TABLE,
     engine: Annotated[EngineKind, typer.Option(help="DuckDB in this process, or Spark.")] = EngineKind.LOCAL,
-    master: Annotated[str, typer.Option(metavar="URL", help="Spark master, for --engine spark.")] = "local[2]",
+    master: EngineMaster = "local[2]",
     conf: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark.")
     ] = None,

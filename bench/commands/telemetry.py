@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from highwater.bench.commands.common import AsJson, one_line_errors, parsed
+from highwater.bench.commands.common import AsJson, EngineMaster, one_line_errors, parsed
 from highwater.common.exit_codes import EXIT_INVALID
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def live(
         str, typer.Option(metavar="NAME", help="The topic that gets a verdict of each objective in each closed second.")
     ] = "hw.verdicts",
     control_config: ControlConfig = None,
-    master: Annotated[str, typer.Option(metavar="URL", help="Spark master.")] = "local[2]",
+    master: EngineMaster = "local[2]",
     every: Annotated[str, typer.Option(metavar="DURATION", help="How often figures are written.")] = "2s",
     once: Annotated[bool, typer.Option("--once", help="End when everything on the topic is summed up.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no figures.")] = False,
@@ -107,7 +107,7 @@ def final(
         Path | None, typer.Option("--results", metavar="DIR", help="Compare with this result directory of bench run.")
     ] = None,
     engine: Annotated[Engine, typer.Option(help="What sums up: Spark, or this process alone.")] = "local",
-    master: Annotated[str, typer.Option(metavar="URL", help="Spark master of --engine spark.")] = "local[2]",
+    master: EngineMaster = "local[2]",
 ) -> None:
     """Sum up the whole topic again, and compare with live figures and results to the bit.
 

@@ -69,10 +69,10 @@ def opened(
         with opened_locally(manifest, memory_bytes) as local:
             yield Connection(local, lake)
         return
-    from highwater.bench.lake.on_spark import SparkEngine, session
+    from highwater.bench.lake.on_spark import opened_on_spark
 
-    with session(master, settings) as spark:
-        yield Connection(SparkEngine(manifest, spark), lake)
+    with opened_on_spark(manifest, master, settings) as spark:
+        yield Connection(spark, lake)
 
 
 def ask_lake(

@@ -6,13 +6,11 @@ tables (``select * from parquet.`/path` ``) are switched off, and functions that
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,22 +29,20 @@ from highwater.bench.lake.merging import COUNT, merged_in_parts, percentile_colu
 from highwater.bench.lake.tables import SCHEMAS
 from highwater.common.errors import UsageError
 from highwater.common.package_archive import write_archive
-from highwater.common.spark_master import master_fault
-from highwater.spark_loadgen.java import find_java
+from highwater.common.spark_master import is_in_one_process
+from highwater.common.spark_session import spark_session
 
 _TYPES: Final = {pa.float64(): "double", pa.int64(): "bigint", pa.int32(): "int", pa.string(): "string"}
 # What the functions import, for executors on other hosts.
 _FOLDERS: Final = ("common", "results/analysis", "results/histogram.py", "bench/lake")
 _CALLS_JAVA: Final = re.compile(r"\b(reflect|java_method|try_reflect)\b", re.IGNORECASE)
 _SETTINGS: Final = {
+    "spark.driver.memory": "1g",
     "spark.sql.runSQLOnFiles": "false",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.ansi.doubleQuotedIdentifiers": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.ignoreDataLocality": "true",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.adaptive.enabled": "true",
 }
@@ -56,7 +52,7 @@ class SparkEngine:
     """Spark SQL, open on a lake."""
 
     def __init__(self, manifest: Manifest, spark: SparkSession) -> None:
-        """spark: a session with the settings of `session`. Raises UsageError when the lake cannot be read."""
+        """spark: a session with these settings. Raises UsageError when the lake cannot be read."""
         self._lake: Path = manifest.directory
         self._groups = manifest.groups()
         self._spark = spark
@@ -125,35 +121,16 @@ class SparkEngine:
 
 
 @contextmanager
-def session(master: str = "local[2]", settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A Spark session for lakes, and the package for executors on other hosts.
-
-    Raises UsageError when Spark cannot start, LoadSetupError without Java.
-    """
-    if fault := master_fault(master):
-        raise UsageError(fault)
-    with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-lake-")))
-        java = find_java(os.environ, scratch)
-        os.environ["JAVA_HOME"] = str(java.home)
-        if master.startswith("local"):
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        chosen = {
-            "spark.driver.memory": "1g",
-            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-            **_SETTINGS,
-            **(settings or {}),
-        }
-        builder = SparkSession.builder.master(master).appName("highwater-lake").config(map=dict(chosen))
-        try:
-            spark = builder.getOrCreate()
-        except PySparkException as error:
-            raise UsageError(f"Spark does not start with master {master}: {str(error).splitlines()[0]}") from error
-        stack.callback(spark.stop)
-        spark.sparkContext.setLogLevel("OFF")
-        if not master.startswith("local"):
-            spark.sparkContext.addPyFile(str(write_archive(scratch, "highwater-lake", _FOLDERS)))
-        yield spark
+def opened_on_spark(manifest: Manifest, master: str, settings: Mapping[str, str] | None) -> Iterator[SparkEngine]:
+    """Start Spark, with this package for executors on other hosts. Raises UsageError."""
+    every = {**_SETTINGS, **(settings or {})}
+    with (
+        tempfile.TemporaryDirectory(prefix="highwater-lake-") as scratch,
+        spark_session("highwater-lake", master, every) as spark,
+    ):
+        if not is_in_one_process(master):
+            spark.sparkContext.addPyFile(str(write_archive(Path(scratch), "highwater-lake", _FOLDERS)))
+        yield SparkEngine(manifest, spark)
 
 
 def _udf(function: Function) -> Any:

@@ -20,7 +20,6 @@ from highwater.bench.telemetry.topics import make_topic
 from highwater.bench.telemetry.verdict_topic import PARTITIONS, VerdictTopic
 from highwater.bench.workload.command_config import read_command_config
 from highwater.common.errors import UsageError
-from highwater.pipeline.errors import PipelineError
 from highwater.results.files import ResultDirectoryError
 from highwater.results.histogram import Histogram
 from highwater.results.histogram_log import read_seconds
@@ -67,8 +66,6 @@ def run_live(
     from highwater.bench.telemetry.job import start_live
 
     with Store(state, create=True) as store, spark_session(_APPLICATION, master) as spark:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop.set())  # Spark has put its own in place
         store.claim(f"{topic} at {control}")
         live = Live(store, [ParquetSink(state)])
         tell = _teller(store, on_trial)
@@ -98,10 +95,7 @@ def sum_up(control: str, *, topic: str, control_config: Path | None, engine: str
     from highwater.bench.telemetry.job import sums_of_topic
 
     with spark_session(_APPLICATION, master) as spark:
-        try:
-            return sums_of_topic(spark, source)
-        except PipelineError as error:
-            raise UsageError(str(error)) from error
+        return sums_of_topic(spark, source)
 
 
 def compare_with_state(sums: Sums, state: Path, tell: Tell) -> int:

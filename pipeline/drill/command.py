@@ -11,9 +11,11 @@ from typing import Annotated, Final
 import typer
 
 from highwater.common.command_errors import errors_in_one_line
+from highwater.common.errors import MissingDependencyError
 from highwater.common.exit_codes import EXIT_STEP_FAILED, EXIT_USAGE
 from highwater.common.java_properties import parse_properties
 from highwater.common.nearest import did_you_mean
+from highwater.common.spark_master import checked_master
 from highwater.kafka.client.errors import ClientSettingsError
 from highwater.kafka.client.java_names import as_librdkafka_has_it
 from highwater.pipeline.drill import kinds
@@ -76,7 +78,9 @@ def run_drill(
     kill_database: Annotated[
         str, typer.Option(metavar="COMMAND", help="Command that kills the database server and starts it again.")
     ] = "",
-    master: Annotated[str, typer.Option(metavar="URL", help="Of Spark. Default: local[2].")] = "",
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Of Spark. Default: local[2].", callback=checked_master)
+    ] = "",
     without: Annotated[
         str, typer.Option(metavar="SAFEGUARD", help="Remove a safeguard: the drill has to notice.")
     ] = "",
@@ -92,7 +96,7 @@ def run_drill(
     10 records were lost or are there twice.
     """
     folder = out or Path("results") / f"drill-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    mistakes: dict[type[Exception], int] = {DrillSetupError: EXIT_USAGE, SettingsError: EXIT_USAGE}
+    mistakes = dict.fromkeys((DrillSetupError, MissingDependencyError, SettingsError), EXIT_USAGE)
     exit_codes = mistakes | {PipelineError: EXIT_STEP_FAILED}
     with errors_in_one_line(exit_codes, interrupted=f"stopped; --out {folder} goes on"):
         asked = _asked(

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from highwater.common.errors import MissingDependencyError
 from highwater.common.spark_java import Java, find_spark_java
 from highwater.pipeline.crash_points import CrashPoint
 from highwater.pipeline.drill.class_archive import jvm_options
@@ -155,7 +154,7 @@ def _run(left: Sequence[tuple[Asked, Results]], scratch: Path, tell: Callable[[s
             stack.enter_context(_track(each, {**ours, **each.servers}, killed, cluster, source, scratch, rng, tell))
             for each, killed in zip(asked, victims, strict=True)
         ]
-        java = _java(scratch)
+        java = find_spark_java(os.environ, scratch)
         killed = [victim for victim in Victim if any(victim in of_one for of_one in victims)]
         setting = Setting(
             folder=scratch,
@@ -258,13 +257,6 @@ def _launches(asked: Sequence[Asked], java: Java, scratch: Path, tell: Callable[
 
 def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
-
-
-def _java(scratch: Path) -> Java:
-    try:
-        return find_spark_java(os.environ, scratch)
-    except MissingDependencyError as error:
-        raise DrillSetupError(str(error)) from None
 
 
 def _environment(asked: Asked, java: Java) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from highwater.common.command_errors import fail
+from highwater.common.spark_master import checked_master
 
 
 def run(
@@ -23,7 +24,7 @@ def run(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Read what is there and end, whatever the triggers of the file are.")
     ] = False,
-    master: Annotated[str, typer.Option("--master", help="Where Spark runs.")] = "local[*]",
+    master: Annotated[str, typer.Option("--master", help="Where Spark runs.", callback=checked_master)] = "local[*]",
     spark_conf: Annotated[
         list[str] | None,
         typer.Option(

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from highwater.common.errors import UsageError
 from highwater.common.exit_codes import EXIT_INTERRUPTED, EXIT_OK
 from highwater.common.nearest import did_you_mean
-from highwater.common.spark_master import master_fault
+from highwater.common.spark_session import check_start
 from highwater.common.units import count_text, plural, wait_text
 from highwater.pipeline.errors import PipelineError, SettingsError
 from highwater.pipeline.run.display import Display
@@ -59,7 +60,7 @@ def run_pipeline(request: Request) -> int:
         try:
             cleanup.enter_context(stop.on_signals())
             return _run(request, display, stop, cleanup)
-        except PipelineError as error:
+        except (PipelineError, UsageError) as error:
             display.error(str(error))
             return exit_code_of(error)
         except KeyboardInterrupt:
@@ -72,8 +73,7 @@ def _run(request: Request, display: Display, stop: Stop, cleanup: contextlib.Exi
     folder = request.file.resolve().parent
     pipeline = parse_pipeline(document, os.environ, folder, None)
     flows = _chosen(pipeline, request)
-    if fault := master_fault(request.master):
-        raise SettingsError(fault)
+    check_start(request.master)
     if pipeline.trial:
         display.step(f"starting a broker for this trial with {', '.join(topic.name for topic in pipeline.trial)}")
         address = cleanup.enter_context(trial_broker(pipeline.trial))

@@ -42,6 +42,7 @@ for name in sys.argv[1:]:
 _PROBES_MIN: Final = 8
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _CHOSEN: Final = "PYSPARK_PYTHON"
+_SPARKS_CHOICE: Final = "python3"
 _PYTHON_TIMEOUT_S: Final = 60
 _listened_to: Final[WeakSet[SparkSession]] = WeakSet()
 _sent_to: Final[set[str]] = set()
@@ -61,8 +62,8 @@ def register(spark: SparkSession, imports: Sequence[str] = (), folders: Sequence
     if isinstance(imports, str):
         raise SettingsError(f"imports is a list of modules: write imports=[{imports!r}]")
     context = spark.sparkContext
-    if is_in_one_process(str(context.master)) and _CHOSEN not in os.environ:
-        # Spark's own choice is the first python3 on the PATH, which has neither these libraries nor this version.
+    if is_in_one_process(str(context.master)) and _CHOSEN not in os.environ and context.pythonExec == _SPARKS_CHOICE:
+        # The first python3 on the PATH has neither these libraries nor this version.
         context.pythonExec = sys.executable
     _check_python(str(context.pythonExec), imports)
     spark.conf.set(_PUSHDOWN, "true")

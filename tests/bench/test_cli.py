@@ -45,11 +45,11 @@ class Spark(FakeLauncher):
 
     def __init__(self, master: str, spark_conf: dict[str, str]) -> None:
         super().__init__()
-        self.dead = master == "dead"
+        self.dead = master == "spark://dead:7077"
 
     def check(self) -> None:
         if self.dead:
-            raise LoadSetupError("the Spark master dead does not answer")
+            raise LoadSetupError("the Spark master does not answer")
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def finished(workload: Path, tmp_path: Path) -> Path:
             ["--payload-file", "/no/such/file"],
             "--payload-file: records.payload_file: cannot read /no/such/file: No such",
         ),
-        (["--master", "dead"], "the Spark master dead does not answer"),
+        (["--master", "spark://dead:7077"], "the Spark master does not answer"),
     ],
 )
 def test_bad_options_give_one_line_and_exit_code_2(
@@ -399,14 +399,14 @@ def test_settings_of_spark_do_not_go_with_plain_processes(
 
 
 def test_plan_shows_the_plan_and_refuses_what_run_would_refuse(workload: Path, tmp_path: Path, finished: Path) -> None:
-    options = ["--master", "dead", "--storage", f"disk={tmp_path / 'gone'}", "--out", str(finished)]
+    options = ["--master", "spark://dead:7077", "--storage", f"disk={tmp_path / 'gone'}", "--out", str(finished)]
     commands: list[list[str | Path]] = [["plan", workload], ["run", workload, "--dry-run"]]
     for command in commands:
         result = call(*command, *options)
         assert result.exit_code == 2
         assert "2 trials, in 2 blocks" in result.stdout
         assert result.stderr.splitlines() == [
-            "error: the Spark master dead does not answer",
+            "error: the Spark master does not answer",
             f"error: storage target disk: {tmp_path}/gone does not exist; make it first, or name another path",
             (
                 f"error: {finished} is not empty; name a new directory with --out, or go on with what is there: "

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from highwater.spark_loadgen.java import find_java
+from highwater.common.spark_java import find_spark_java
 
 
 @contextmanager
 def spark_session(scratch: Path, **more: str) -> Iterator[SparkSession]:
     """Stops the session at the end. `more`: settings of Spark, with two underscores for a dot."""
     before = dict(os.environ)
-    os.environ["JAVA_HOME"] = str(find_java(os.environ, scratch).home)
+    os.environ["JAVA_HOME"] = str(find_spark_java(os.environ, scratch).home)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings: dict[str, bool | float | int | str | None] = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 
 from highwater.common.java_properties import format_properties
-from highwater.spark_loadgen.java import find_java
+from highwater.common.spark_java import find_spark_java
 
 DEADLINE_S = 180
 
@@ -29,7 +29,7 @@ class StandaloneSpark:
         self._settings.write_text(format_properties({"spark.master.rest.enabled": "false", **settings}))
         self._stack = stack
         self._home = Path(pyspark.__file__).parent
-        self._java = find_java(os.environ, directory)
+        self._java = find_spark_java(os.environ, directory)
         self._run("master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         self.url = self._wait_for_log("master", r"Starting Spark master at (spark://\S+)")
 

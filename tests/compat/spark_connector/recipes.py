@@ -18,10 +18,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that PySpark's documentation uses
 
+from highwater.common.spark_java import find_spark_java
 from highwater.pipeline.run.model import TOPIC_FORMAT, Pipeline
 from highwater.pipeline.run.trial import trial_broker
 from highwater.pipeline.source import register
-from highwater.spark_loadgen.java import find_java
 from tests.compat.spark_connector.jars import connector_class_path
 from tests.pipeline.run.recipes import EXAMPLES, pipeline_of, recipes, run_recipe, sections, shop, table_rows
 from tests.pipeline.source.topics import Topics
@@ -122,7 +122,7 @@ def _with_jars(command: list[str]) -> list[str]:
 
 
 def _environment(scratch: Path) -> dict[str, str]:
-    home = str(find_java(os.environ, scratch).home)
+    home = str(find_spark_java(os.environ, scratch).home)
     return {**os.environ, "JAVA_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 
 

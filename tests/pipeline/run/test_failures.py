@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from highwater.common.errors import UsageError
 from highwater.pipeline.errors import ClientError, DataLossError, SettingsError
-from highwater.pipeline.run.failures import exit_code_of, first_error_in, not_accepted, reason_of, refusal_in
+from highwater.pipeline.run.failures import exit_code_of, reason_of
 
-SAME_SETTINGS = "spark.authenticate*, spark.ssl.rpc.* and spark.network.crypto.* have to be those of the master"
 IN_A_TASK = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted. SQLSTATE: XXKST
 Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -31,6 +29,7 @@ ZeroDivisionError: division by zero
     [
         (SettingsError("a.yaml:3: no"), "a.yaml:3: no", 2),
         (DataLossError("gone"), "gone; failOnDataLoss=false goes on with what is there", 3),
+        (UsageError("no master"), "no master", 2),
         (ClientError("no broker"), "no broker", 5),
         (RuntimeError(IN_A_TASK), IN_A_TASK.splitlines()[3].partition(": ")[2], 3),
         (RuntimeError(OF_A_USER), "ZeroDivisionError: division by zero", 5),
@@ -57,40 +56,3 @@ ZeroDivisionError: division by zero
 )
 def test_the_useful_line_and_the_code(error: Exception, line: str, code: int) -> None:
     assert (reason_of(error), exit_code_of(error)) == (line, code)
-
-
-def test_the_log_of_java_is_read_for_its_first_error(tmp_path: Path) -> None:
-    log = tmp_path / "spark.log"
-    assert first_error_in(log) == "it printed nothing"
-    log.write_text('starting\nException in thread "main" java.lang.Boom: no\n\tat x.Y.z(Y.java:1)\nend\n')
-    assert first_error_in(log) == "java.lang.Boom: no"
-
-
-OF_A_MASTER = """\
-26/11/25 19:21:03 ERROR TransportClientFactory: Exception while bootstrapping client after 421 ms
-java.lang.RuntimeException: java.io.IOException: Connection reset by peer
-Caused by: java.io.IOException: Connection reset by peer
-26/11/25 19:21:03 WARN StandaloneAppClient$ClientEndpoint: Failed to connect to master a:7077
-"""
-
-
-def test_a_master_refuses_if_none_of_its_addresses_takes_the_application() -> None:
-    assert refusal_in(OF_A_MASTER, "local[2]") is None
-    assert refusal_in(OF_A_MASTER, "spark://a:7077,b:7077") is None
-    both = OF_A_MASTER + OF_A_MASTER.replace("a:7077", "b:7077")
-    for log, master in ((OF_A_MASTER, "spark://a:7077"), (both, "spark://a:7077,b:7077")):
-        assert refusal_in(log, master) == (
-            f"the Spark master {master} refuses this application: Connection reset by peer; {SAME_SETTINGS}"
-        )
-
-
-def test_another_secret_is_named() -> None:
-    log = OF_A_MASTER.replace("java.io.IOException: Connection reset by peer", "javax.security.sasl.SaslException: no")
-    told = "the Spark master spark://a:7077 refuses spark.authenticate.secret: it has another one"
-    assert refusal_in(log, "spark://a:7077") == told
-
-
-def test_a_master_that_stays_silent() -> None:
-    assert not_accepted("spark://a:7077") == (
-        f"the Spark master spark://a:7077 did not accept this application; {SAME_SETTINGS}"
-    )

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from highwater.common.spark_java import find_spark_java
 from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint
 from highwater.pipeline.drill.stops import Stops
-from highwater.spark_loadgen.java import find_java
 from tests.pipeline.kafka.brokers import SYSTEMS, bootstrap_of
 from tests.pipeline.source.topics import Topics
 from tests.waiting import wait_until
@@ -34,7 +34,7 @@ class Driver:
     """The process of a driver and of its JVM."""
 
     def __init__(self, form: str, topics: Topics, folder: Path, points: Path) -> None:
-        java = str(find_java(os.environ, folder).home)
+        java = str(find_spark_java(os.environ, folder).home)
         more = {"JAVA_HOME": java, "PYSPARK_PYTHON": sys.executable, DIRECTORY_VARIABLE: str(points)}
         arguments = [form, topics.address, SOURCE, TARGET, str(folder / "checkpoint")]
         self._log = folder / "driver.log"

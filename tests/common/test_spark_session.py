@@ -1,16 +1,21 @@
-"""Settings go to Spark through a file that only their owner can read."""
+"""Spark starts with settings in a file that only their owner can read, and ends with all that is its own."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from highwater.common.errors import UsageError
 from highwater.common.java_properties import parse_properties
-from highwater.pipeline.run.session import arguments_of_submit, spark_session
+from highwater.common.spark_session import arguments_of_submit, spark_session
 
 
 def test_settings_are_not_among_the_arguments_of_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +36,11 @@ def test_arguments_of_the_environment_stay(tmp_path: Path, monkeypatch: pytest.M
     assert arguments_of_submit(tmp_path / "file", {}).endswith(" --queue night pyspark-shell")
 
 
-@pytest.mark.slow
+def test_an_import_costs_nothing_that_only_a_session_needs() -> None:
+    script = "import sys, highwater.common.spark_session; sys.exit('pyspark' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 @pytest.mark.spark
 def test_no_file_keeps_settings_when_java_has_read_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -42,3 +51,19 @@ def test_no_file_keeps_settings_when_java_has_read_them(tmp_path: Path, monkeypa
         assert java.java.lang.Runtime.getRuntime().maxMemory() <= 600 << 20
         files = [path for path in tmp_path.rglob("*") if path.is_file()]
         assert [path for path in files if b"hidden" in path.read_bytes()] == []
+
+
+@pytest.mark.spark
+def test_each_session_of_a_process_has_a_jvm_and_settings_of_its_own(tmp_path: Path) -> None:
+    jvms: list[Any] = []
+    before = dict(os.environ)
+    for memory_mib in (500, 600):
+        with spark_session("name", "local[1]", {"spark.driver.memory": f"{memory_mib}m"}) as spark:
+            java: Any = spark.sparkContext._jvm
+            assert java.java.lang.Runtime.getRuntime().maxMemory() <= memory_mib << 20
+            jvms.append(psutil.Process(java.java.lang.ProcessHandle.current().pid()))
+            assert dict(os.environ) == before
+            with pytest.raises(UsageError, match="already running in this process; stop it first"):
+                spark_session("other", "local[1]").__enter__()
+            assert spark.range(3).count() == 3
+    assert not any(jvm.is_running() for jvm in jvms)
