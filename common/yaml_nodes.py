@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from .errors import UsageError
+
 Location = tuple[str | int, ...]
 
 # Far deeper than any file of ours. The limit also stops an alias that contains itself.
@@ -34,10 +36,6 @@ _WORDS: Final[dict[str, bool | None]] = {
 }
 
 
-class DocumentError(Exception):
-    """The document is not what it has to be. The text is one line that begins with file and line."""
-
-
 @dataclass(slots=True)
 class Document:
     """The data of one file, and the origin of each part (`file:line`, or the option that set it)."""
@@ -54,21 +52,22 @@ class Document:
         return self.name
 
 
-def read_text(path: Path) -> str:
-    """Raises DocumentError."""
+def read(yaml: Any, path: Path, example: str) -> Document:
+    """Read a file as `parse` does. Raises UsageError, which begins with the file."""
     try:
-        return path.read_text("utf-8")
+        text = path.read_text("utf-8")
     except FileNotFoundError:
-        raise DocumentError(f"{path}: no such file") from None
+        raise UsageError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise DocumentError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
+        raise UsageError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
+    return parse(yaml, text, str(path), example)
 
 
 def parse(yaml: Any, text: str, name: str, example: str) -> Document:
     """Parse a YAML mapping.
 
     yaml: the module of PyYAML. name: of the file, for errors. example: a line that such a file could begin with.
-    Raises DocumentError.
+    Raises UsageError, which begins with file and line.
     """
     try:
         loader = yaml.SafeLoader(text)
@@ -76,17 +75,17 @@ def parse(yaml: Any, text: str, name: str, example: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark else name
-        raise DocumentError(f"{where}: not valid YAML: {error.problem or error.context}") from None
+        raise UsageError(f"{where}: not valid YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
-        raise DocumentError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
+        raise UsageError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
         # PyYAML calls itself for each level before this module counts them.
-        raise DocumentError(f"{name}: nested too deeply") from None
+        raise UsageError(f"{name}: nested too deeply") from None
 
 
 def _document(name: str, root: Any, loader: Any, example: str) -> Document:
     if getattr(root, "id", None) != "mapping":
-        raise DocumentError(f"{name}: expected a mapping of keys to values, such as '{example}'")
+        raise UsageError(f"{name}: expected a mapping of keys to values, such as '{example}'")
     document = Document(name, {})
     document.data = _mapping(loader, root, (), document)
     return document
@@ -97,13 +96,13 @@ def _mapping(loader: Any, node: Any, location: Location, document: Document) -> 
     for key_node, value_node in node.value:
         where = _line(document, key_node)
         if key_node.id != "scalar":
-            raise DocumentError(f"{where}: a key must be text, not a {key_node.id}")
+            raise UsageError(f"{where}: a key must be text, not a {key_node.id}")
         key = key_node.value
         if key_node.tag != "tag:yaml.org,2002:str":
-            raise DocumentError(f"{where}: a key must be text; put {key!r} into quotes")
+            raise UsageError(f"{where}: a key must be text; put {key!r} into quotes")
         path = (*location, key)
         if key in result:
-            raise DocumentError(f"{where}: {dotted(path)} is given twice (first at {document.origins[path]})")
+            raise UsageError(f"{where}: {dotted(path)} is given twice (first at {document.origins[path]})")
         document.origins[path] = where
         result[key] = _value(loader, value_node, path, document)
     return result
@@ -111,9 +110,9 @@ def _mapping(loader: Any, node: Any, location: Location, document: Document) -> 
 
 def _value(loader: Any, node: Any, location: Location, document: Document) -> Any:
     if len(location) > _MAX_DEPTH:
-        raise DocumentError(f"{_line(document, node)}: nested too deeply")
+        raise UsageError(f"{_line(document, node)}: nested too deeply")
     if len(document.origins) > _MAX_PARTS:
-        raise DocumentError(f"{_line(document, node)}: more than {_MAX_PARTS} keys and values")
+        raise UsageError(f"{_line(document, node)}: more than {_MAX_PARTS} keys and values")
     if node.id == "mapping":
         return _mapping(loader, node, location, document)
     if node.id == "sequence":
@@ -125,7 +124,7 @@ def _value(loader: Any, node: Any, location: Location, document: Document) -> An
     try:
         return _scalar(loader, node)
     except ValueError as error:
-        raise DocumentError(
+        raise UsageError(
             f"{_line(document, node)}: {dotted(location)}: {str(node.value)[:_SHOWN_MAX]!r} is not a value: {error}"
         ) from None
 

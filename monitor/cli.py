@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from highwater.common.command_errors import errors_in_one_line
+from highwater.common.errors import UsageError
 from highwater.common.exit_codes import EXIT_NO, EXIT_USAGE
 from highwater.common.log_lines import one_line
-from highwater.monitor.errors import MonitorError, SettingsError
+from highwater.monitor.errors import MonitorError
 
 if TYPE_CHECKING:
     from highwater.monitor.config import MonitorConfig
@@ -55,7 +56,7 @@ def _reporting() -> Iterator[None]:
     """Turn an error into one line and an exit status."""
     from highwater.monitor.users import UsersError
 
-    with errors_in_one_line({MonitorError: EXIT_USAGE, UsersError: EXIT_USAGE}):
+    with errors_in_one_line(dict.fromkeys((MonitorError, UsageError, UsersError), EXIT_USAGE)):
         yield
 
 
@@ -254,7 +255,7 @@ def add_user(
         roles = {each.title: each for each in Role}
         if role not in roles:
             hint = did_you_mean(role, roles) or f"; use one of {', '.join(roles)}"
-            raise SettingsError(f"--role {role}: there is no such role{hint}")
+            raise UsageError(f"--role {role}: there is no such role{hint}")
         users.add(name, _password(password_file), roles[role])
         typer.echo(f"{name} may log in as {role}")
 
@@ -294,12 +295,12 @@ def _users(bootstrap: str | None, config: Path | None, data: Path | None) -> Ite
 def _password(file: Path | None) -> str:
     if file is None:
         if not sys.stdin.isatty():
-            raise SettingsError("there is no terminal to ask for the password: give --password-file FILE")
+            raise UsageError("there is no terminal to ask for the password: give --password-file FILE")
         return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
     try:
         return file.read_text("utf-8").partition("\n")[0]
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file}: cannot read the password: {getattr(error, 'strerror', error)}") from None
+        raise UsageError(f"{file}: cannot read the password: {getattr(error, 'strerror', error)}") from None
 
 
 # -- Options -----------------------------------------------------------------------------------------------------------
@@ -312,7 +313,7 @@ def _config(bootstrap: str | None, file: Path | None) -> MonitorConfig:
 
     if file is None:
         if bootstrap is None:
-            raise SettingsError("which cluster? give -b HOST:PORT, or -c FILE with bootstrap_servers")
+            raise UsageError("which cluster? give -b HOST:PORT, or -c FILE with bootstrap_servers")
         return MonitorConfig(bootstrap)
     import yaml
 
@@ -320,7 +321,7 @@ def _config(bootstrap: str | None, file: Path | None) -> MonitorConfig:
     if bootstrap is not None:
         found = replace(found, bootstrap_servers=bootstrap)
     if not found.bootstrap_servers:
-        raise SettingsError(f"{file}: bootstrap_servers is missing; give it there or with -b HOST:PORT")
+        raise UsageError(f"{file}: bootstrap_servers is missing; give it there or with -b HOST:PORT")
     return found
 
 
@@ -329,7 +330,7 @@ def _data_config(bootstrap: str | None, file: Path | None, data: Path | None) ->
     from highwater.monitor.config import MonitorConfig, with_options
 
     if bootstrap is None and file is None and data is None:
-        raise SettingsError("which monitor? give --data DIR, or -b HOST:PORT or -c FILE as for serve")
+        raise UsageError("which monitor? give --data DIR, or -b HOST:PORT or -c FILE as for serve")
     found = MonitorConfig("") if bootstrap is None and file is None else _config(bootstrap, file)
     return with_options(found, data=data)
 
@@ -342,6 +343,6 @@ def _properties(file: Path | None) -> Mapping[str, str]:
     try:
         return {each.name: each.value for each in parse_properties(file.read_text("utf-8"))}
     except MalformedEscape as error:
-        raise SettingsError(f"{file}:{error.line}: {error}") from None
+        raise UsageError(f"{file}:{error.line}: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file}: cannot read it: {getattr(error, 'strerror', error)}") from None
+        raise UsageError(f"{file}: cannot read it: {getattr(error, 'strerror', error)}") from None

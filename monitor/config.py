@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from highwater.common.ceilings import Ceilings, CeilingsError, parse_ceilings
-from highwater.common.yaml_nodes import DocumentError, parse, read_text
+from highwater.common.errors import UsageError
+from highwater.common.yaml_nodes import read
+from highwater.common.yaml_part import Part
 from highwater.monitor.alerts.targets import Mail, MailTls, Target, Webhook
-from highwater.monitor.config_file import ConfigPart
-from highwater.monitor.errors import SettingsError
 from highwater.monitor.history.kinds import Retention
 from highwater.monitor.host_source.settings import HostSettings, tls_of, token_of
 from highwater.monitor.listen import LAST_PORT, Listen, listen_of
@@ -109,13 +109,9 @@ class MonitorConfig:
 def read_config(path: Path, yaml: Any, environment: Mapping[str, str]) -> MonitorConfig:
     """Read the file. Relative paths in it begin at its folder; yaml is the module of PyYAML.
 
-    Raises SettingsError that begins with file and line.
+    Raises UsageError that begins with file and line.
     """
-    try:
-        document = parse(yaml, read_text(path), str(path), _EXAMPLE)
-    except DocumentError as error:
-        raise SettingsError(str(error)) from None
-    return _config(ConfigPart(document, environment, path.parent))
+    return _config(Part(read(yaml, path, _EXAMPLE), environment, path.parent))
 
 
 def with_options(
@@ -131,7 +127,7 @@ def with_options(
     zookeeper_client: Mapping[str, str] | None = None,
     has_actions: bool = False,
 ) -> MonitorConfig:
-    """What the command line gives goes before the file. Raises SettingsError."""
+    """What the command line gives goes before the file. Raises UsageError."""
     web = config.web
     if listen is not None:
         web = replace(web, listen=_checked("--listen", lambda: listen_of(listen)))
@@ -152,21 +148,21 @@ def with_options(
 def _checked(option: str, read: Callable[[], _Found]) -> _Found:
     try:
         return read()
-    except SettingsError as error:
-        raise SettingsError(f"{option}: {error}") from None
+    except UsageError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 def _check_tls(web: WebConfig) -> None:
     if (web.tls_certificate is None) != (web.tls_key is None):
-        raise SettingsError("TLS needs both: --tls-certificate FILE and --tls-key FILE")
+        raise UsageError("TLS needs both: --tls-certificate FILE and --tls-key FILE")
     if web.tls_certificate is not None and web.proxies:
-        raise SettingsError("a certificate and a proxy that ends TLS exclude each other: give one of them")
+        raise UsageError("a certificate and a proxy that ends TLS exclude each other: give one of them")
     for file in (web.tls_certificate, web.tls_key):
         if file is not None and not file.is_file():
-            raise SettingsError(f"{file}: no such file")
+            raise UsageError(f"{file}: no such file")
 
 
-def _config(root: ConfigPart) -> MonitorConfig:
+def _config(root: Part) -> MonitorConfig:
     root.check_keys(
         (
             *("name", "bootstrap_servers", "client", "tick", "zookeeper", "zookeeper_client", "actions", "messages"),
@@ -178,11 +174,11 @@ def _config(root: ConfigPart) -> MonitorConfig:
     if not _SHORTEST_TICK_S <= tick_s <= _LONGEST_TICK_S:
         root.fail("tick", f"a tick takes {_SHORTEST_TICK_S:.0f} s to {_LONGEST_TICK_S:.0f} s")
     return MonitorConfig(
-        bootstrap_servers=root.text("bootstrap_servers"),
-        name=root.text("name"),
+        bootstrap_servers=root.text("bootstrap_servers", ""),
+        name=root.text("name", ""),
         client=root.texts("client"),
         tick_s=tick_s,
-        zookeeper=root.zookeeper("zookeeper"),
+        zookeeper=root.read("zookeeper", address_of),
         zookeeper_client=root.texts("zookeeper_client"),
         has_actions=root.switch("actions", default=False),
         has_messages=root.switch("messages", default=False),
@@ -196,29 +192,25 @@ def _config(root: ConfigPart) -> MonitorConfig:
     )
 
 
-def _web(part: ConfigPart | None) -> WebConfig:
-    if part is None:
-        return WebConfig()
+def _web(part: Part) -> WebConfig:
     part.check_keys(("listen", "tls_certificate", "tls_key", "host_names", "proxies", "local_users", "oidc"))
-    oidc = part.part("oidc")
+    oidc = oidc_of(part.part("oidc")) if "oidc" in part else None
     has_local_users = part.switch("local_users", default=True)
     if oidc is None and not has_local_users:
         part.fail("local_users", "without local users and without oidc nobody could log in")
     return WebConfig(
-        listen=part.listen("listen") or Listen(),
+        listen=part.read("listen", listen_of) or Listen(),
         tls_certificate=part.path("tls_certificate"),
         tls_key=part.path("tls_key"),
         host_names=part.several("host_names"),
         proxies=part.several("proxies"),
         has_local_users=has_local_users,
-        oidc=None if oidc is None else oidc_of(oidc),
+        oidc=oidc,
     )
 
 
-def _history(part: ConfigPart | None) -> HistoryConfig:
+def _history(part: Part) -> HistoryConfig:
     default = HistoryConfig()
-    if part is None:
-        return default
     part.check_keys(("address", "raw", "five_minutes", "hours", "events", "max_size"))
     kept = default.retention
     return HistoryConfig(
@@ -233,27 +225,23 @@ def _history(part: ConfigPart | None) -> HistoryConfig:
     )
 
 
-def _metrics(part: ConfigPart | None) -> MetricsConfig:
-    if part is None:
-        return MetricsConfig()
+def _metrics(part: Part) -> MetricsConfig:
     part.check_keys(("listen", "token_file", "partitions"))
     return MetricsConfig(
-        listen=part.listen("listen"),
+        listen=part.read("listen", listen_of),
         token_file=part.path("token_file"),
         has_partitions=part.switch("partitions", default=False),
     )
 
 
-def _alerts(part: ConfigPart | None) -> AlertsConfig:
-    if part is None:
-        return AlertsConfig()
+def _alerts(part: Part) -> AlertsConfig:
     part.check_keys(("address", "webhooks", "mail"))
     webhooks = [_webhook(name, each) for name, each in part.parts("webhooks").items()]
     mails = [_mail(name, each) for name, each in part.parts("mail").items()]
-    return AlertsConfig((*webhooks, *mails), part.text("address"))
+    return AlertsConfig((*webhooks, *mails), part.text("address", ""))
 
 
-def _ceilings(root: ConfigPart, path: Path) -> Ceilings:
+def _ceilings(root: Part, path: Path) -> Ceilings:
     try:
         return parse_ceilings(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -262,52 +250,40 @@ def _ceilings(root: ConfigPart, path: Path) -> Ceilings:
         root.fail("ceilings", f"{path} {error}")
 
 
-def _host(name: str, part: ConfigPart) -> HostSettings:
+def _host(name: str, part: Part) -> HostSettings:
     part.check_keys(("address", "token_file", "ca", "brokers"))
-    address = part.listen("address")
+    address = part.read("address", listen_of)
     if address is None:
-        part.fail("", "has no address: write HOST:PORT of its agent, such as broker1:9646")
+        part.fail(None, "has no address: write HOST:PORT of its agent, such as broker1:9646")
     if not _HOST_NAME.fullmatch(address.host) or address.port == 0:
         part.fail("address", f"{part.text('address')!r} is not HOST:PORT of an agent")
     token_file, authority = part.path("token_file"), part.path("ca")
     try:
         tls = tls_of(address.host, authority)
         token = None if token_file is None else token_of(token_file)
-    except SettingsError as error:
-        part.fail_with(error)
+    except UsageError as error:
+        part.fail(None, str(error))
     return HostSettings(name, address.host, address.port, token, tls, part.numbers("brokers"))
 
 
-def _webhook(name: str, part: ConfigPart) -> Webhook:
+def _webhook(name: str, part: Part) -> Webhook:
     part.check_keys(("url", "headers"))
-    headers = part.part("headers")
+    url, headers = part.text("url"), part.headers("headers")
     try:
-        return Webhook(name, part.text("url"), {} if headers is None else headers.headers())
-    except SettingsError as error:
-        part.fail_with(error)
+        return Webhook(name, url, headers)
+    except UsageError as error:
+        part.fail(None, str(error))
 
 
-def _mail(name: str, part: ConfigPart) -> Mail:
+def _mail(name: str, part: Part) -> Mail:
     part.check_keys(("host", "port", "tls", "user", "password", "sender", "recipients"))
-    tls = part.text("tls", MailTls.STARTTLS.value)
-    if tls not in [each.value for each in MailTls]:
-        part.fail("tls", f"{tls!r} is none of {', '.join(each.value for each in MailTls)}")
+    tls = part.choice("tls", MailTls, MailTls.STARTTLS)
     port = part.text("port", str(_MAIL_PORTS[MailTls(tls)]))
     if not port.isdecimal() or not 0 < int(port) <= LAST_PORT:
         part.fail("port", f"{port!r} is no port")
-    for key in ("host", "sender", "recipients"):
-        if key not in part:
-            part.fail("", f"has no {key}")
+    host, sender, recipients = part.text("host"), part.text("sender"), part.several("recipients")
+    user, password = part.text("user", ""), part.secret("password")
     try:
-        return Mail(
-            name,
-            part.text("host"),
-            part.text("sender"),
-            part.several("recipients"),
-            int(port),
-            MailTls(tls),
-            part.text("user"),
-            part.secret("password"),
-        )
-    except SettingsError as error:
-        part.fail_with(error)
+        return Mail(name, host, sender, recipients, int(port), MailTls(tls), user, password)
+    except UsageError as error:
+        part.fail(None, str(error))

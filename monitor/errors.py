@@ -7,9 +7,5 @@ class MonitorError(Exception):
     """What keeps the monitor from starting or a command from its work. The text is one line without secrets."""
 
 
-class SettingsError(MonitorError):
-    """An option or a key of the configuration is unknown, or has a value that cannot work."""
-
-
 class HistoryError(MonitorError):
     """The history cannot be opened or written. What it holds is as before."""

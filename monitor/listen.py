@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.monitor.errors import SettingsError
+from highwater.common.errors import UsageError
 
 LOOPBACK: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9644
@@ -20,8 +20,8 @@ class Listen:
 
 
 def listen_of(text: str) -> Listen:
-    """Parse `HOST:PORT`, `[::1]:PORT`, `:PORT` or `PORT`. Raises SettingsError."""
+    """Parse `HOST:PORT`, `[::1]:PORT`, `:PORT` or `PORT`. Raises UsageError."""
     host, colon, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > LAST_PORT or (":" in host and not host.startswith("[")):
-        raise SettingsError(f"{text!r} is not HOST:PORT")
+        raise UsageError(f"{text!r} is not HOST:PORT")
     return Listen(host.strip("[]") if colon and host else LOOPBACK, int(port))

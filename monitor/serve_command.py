@@ -15,12 +15,12 @@ from typing import Final
 
 import uvicorn
 
+from highwater.common.errors import UsageError
 from highwater.common.log_lines import log_to_standard_error
 from highwater.monitor.actions.acting import Actions
 from highwater.monitor.alerts.delivery import Deliverer
 from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.config import MonitorConfig, WebConfig
-from highwater.monitor.errors import SettingsError
 from highwater.monitor.garbage import hold_less_memory
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.reader import HistoryReader
@@ -82,13 +82,13 @@ async def serve_from(
 
 
 def users_of(folder: Path, web: WebConfig) -> Users:
-    """Open the users of a data folder, which is made if it is missing. Raises SettingsError."""
+    """Open the users of a data folder, which is made if it is missing. Raises UsageError."""
     issuer = "" if web.oidc is None else web.oidc.issuer
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return Users(folder / USERS_FILE, issuer=issuer, has_local=web.has_local_users)
     except OSError as error:
-        raise SettingsError(f"{folder}: cannot keep users there: {error.strerror or error}") from None
+        raise UsageError(f"{folder}: cannot keep users there: {error.strerror or error}") from None
 
 
 def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str], stack: ExitStack) -> _Parts:
@@ -156,10 +156,10 @@ def _check_binding(config: MonitorConfig, *, has_users: bool) -> None:
     web = config.web
     problem = bind_problem(web.listen.host, web.tls_certificate is not None, bool(web.proxies), has_users)
     if problem:
-        raise SettingsError(f"--listen: {problem}")
+        raise UsageError(f"--listen: {problem}")
     metrics = config.metrics
     if metrics.listen is not None and metrics.listen.host not in LOOPBACK_NAMES and metrics.token_file is None:
-        raise SettingsError(
+        raise UsageError(
             f"metrics.listen: {metrics.listen.host} can be reached from other hosts: give metrics.token_file too"
         )
 
@@ -188,9 +188,9 @@ def _token(config: MonitorConfig) -> str | None:
     try:
         token = file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"metrics.token_file {file}: cannot read it: {error}") from None
+        raise UsageError(f"metrics.token_file {file}: cannot read it: {error}") from None
     if len(token) < 16:
-        raise SettingsError(f"metrics.token_file {file}: a token has at least 16 characters")
+        raise UsageError(f"metrics.token_file {file}: a token has at least 16 characters")
     return token
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 
+from highwater.common.errors import UsageError
 from highwater.common.nearest import did_you_mean
 from highwater.kafka.client.errors import ClientError
 from highwater.kafka.client.java_names import as_librdkafka_has_it
@@ -17,7 +18,6 @@ from highwater.kafka.client.zookeeper_security import (
     security_of,
 )
 from highwater.monitor.config import MonitorConfig
-from highwater.monitor.errors import SettingsError
 from highwater.monitor.host_source.source import WithHosts
 from highwater.monitor.kafka_source.source import KafkaSource
 from highwater.monitor.model import Snapshot, SourceState, ZooKeeper
@@ -26,17 +26,17 @@ from highwater.monitor.zookeeper.source import ZooKeeperSource
 
 
 def client_of(config: MonitorConfig) -> ClientSettings:
-    """Raises SettingsError."""
+    """Raises UsageError."""
     try:
         client = as_librdkafka_has_it(config.client)
         return settings_of({"client.id": "highwater-monitor", **client, "bootstrap.servers": config.bootstrap_servers})
     except ClientError as error:
-        raise SettingsError(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 @asynccontextmanager
 async def source_of(config: MonitorConfig) -> AsyncIterator[Source]:
-    """Raises SettingsError for client properties that cannot work. A cluster that does not answer is no error here."""
+    """Raises UsageError for client properties that cannot work. A cluster that does not answer is no error here."""
     source = KafkaSource(config.shown_name, client_of(config), config.tick_s)
     hosts = WithHosts(source, config.hosts, config.tick_s)
     try:
@@ -47,7 +47,7 @@ async def source_of(config: MonitorConfig) -> AsyncIterator[Source]:
 
 
 def zookeeper_of(config: MonitorConfig, stack: ExitStack) -> ZooKeeperSource | None:
-    """Started; `stack` stops it. None if the configuration names no ZooKeeper. Raises SettingsError."""
+    """Started; `stack` stops it. None if the configuration names no ZooKeeper. Raises UsageError."""
     if config.zookeeper is None:
         return None
     source = ZooKeeperSource(config.zookeeper, config.tick_s, _zookeeper_security(config.zookeeper_client))
@@ -59,13 +59,11 @@ def zookeeper_of(config: MonitorConfig, stack: ExitStack) -> ZooKeeperSource | N
 def _zookeeper_security(properties: Mapping[str, str]) -> ZooKeeperSecurity:
     for name in properties:
         if name not in PROPERTIES:
-            raise SettingsError(
-                f"zookeeper_client: {name} is not one of its properties{did_you_mean(name, PROPERTIES)}"
-            )
+            raise UsageError(f"zookeeper_client: {name} is not one of its properties{did_you_mean(name, PROPERTIES)}")
     try:
         return security_of(properties.get)
     except ZooKeeperSecurityError as error:
-        raise SettingsError(f"zookeeper_client: {error}") from None
+        raise UsageError(f"zookeeper_client: {error}") from None
 
 
 class WithZooKeeper:

@@ -14,10 +14,10 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from highwater.common.errors import UsageError
 from highwater.common.listener_rules import Limits, address_key, descriptors
 from highwater.common.listening import Listening, Place
 from highwater.monitor.config import WebConfig
-from highwater.monitor.errors import SettingsError
 from highwater.monitor.listen import Listen
 from highwater.monitor.metrics_page import CONTENT_TYPE, metrics_page
 from highwater.monitor.serving import Monitor
@@ -37,15 +37,13 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 def bound(listen: Listen, option: str) -> socket.socket:
-    """Return a socket that listens. Raises SettingsError."""
+    """Return a socket that listens. Raises UsageError."""
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     try:
         listening = socket.create_server((listen.host, listen.port), family=family)
     except OSError as error:
         reason = str(error.strerror).partition(" (while ")[0]  # the rest says the address a second time
-        raise SettingsError(
-            f"{option} {address_text(listen.host, listen.port)}: cannot listen there: {reason}"
-        ) from None
+        raise UsageError(f"{option} {address_text(listen.host, listen.port)}: cannot listen there: {reason}") from None
     # Connections inherit it. Without it the second piece of an answer waits 40 ms for the first one.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
@@ -183,5 +181,5 @@ def server_of(app: App, web: WebConfig) -> uvicorn.Server:
     try:
         config.load()
     except OSError as error:  # of the certificate or its key
-        raise SettingsError(f"TLS: cannot use the certificate or its key: {error}") from None
+        raise UsageError(f"TLS: cannot use the certificate or its key: {error}") from None
     return _Server(config, frozenset(map(address_key, web.proxies)))

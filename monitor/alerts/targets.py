@@ -5,16 +5,16 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
-from highwater.monitor.errors import SettingsError
+from highwater.common.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Raises SettingsError if the URL is none of HTTP."""
+    """Raises UsageError if the URL is none of HTTP."""
 
     name: str
     """For people, as the URL of a chat's webhook is a secret itself."""
@@ -29,19 +29,19 @@ class Webhook:
         except ValueError:
             is_well = False
         if not is_well or not self.url.isascii() or not self.url.isprintable() or " " in self.url:
-            raise SettingsError(f"webhook {self.name}: its URL is not http://HOST/... or https://HOST/...")
+            raise UsageError(f"webhook {self.name}: its URL is not http://HOST/... or https://HOST/...")
         if self.parts.username is not None:
-            raise SettingsError(f"webhook {self.name}: its URL has a login: give a header Authorization instead")
+            raise UsageError(f"webhook {self.name}: its URL has a login: give a header Authorization instead")
         for header, value in self.headers.items():
             if not (header + value).isascii() or not (header + value).isprintable():
-                raise SettingsError(f"webhook {self.name}: the header {header!r} is not printable ASCII")
+                raise UsageError(f"webhook {self.name}: the header {header!r} is not printable ASCII")
 
     @property
     def parts(self) -> SplitResult:
         return urlsplit(self.url)
 
 
-class MailTls(Enum):
+class MailTls(StrEnum):
     STARTTLS = "starttls"
     TLS = "tls"
     NONE = "none"
@@ -49,7 +49,7 @@ class MailTls(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """Raises SettingsError if a password would leave the host without TLS, or there is no recipient."""
+    """Raises UsageError if a password would leave the host without TLS, or there is no recipient."""
 
     name: str
     host: str
@@ -62,12 +62,12 @@ class Mail:
 
     def __post_init__(self) -> None:
         if not self.recipients:
-            raise SettingsError(f"mail {self.name}: it has no recipients")
+            raise UsageError(f"mail {self.name}: it has no recipients")
         for address in (self.sender, *self.recipients):
             if "@" not in address or not address.isprintable() or " " in address:
-                raise SettingsError(f"mail {self.name}: {address!r} is no address such as oncall@example.org")
+                raise UsageError(f"mail {self.name}: {address!r} is no address such as oncall@example.org")
         if self.user and self.tls is MailTls.NONE and not _is_loopback(self.host):
-            raise SettingsError(f"mail {self.name}: a password needs TLS: set tls to starttls or tls")
+            raise UsageError(f"mail {self.name}: a password needs TLS: set tls to starttls or tls")
 
 
 Target: TypeAlias = Webhook | Mail

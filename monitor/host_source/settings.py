@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from highwater.common.bounded_http import is_loopback
-from highwater.monitor.errors import SettingsError
+from highwater.common.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class HostSettings:
 def tls_of(address: str, authority: Path | None) -> ssl.SSLContext | None:
     """TLS with the agent's authority, or with those of this host; None for an agent on loopback without one.
 
-    Raises SettingsError for a file that has no certificate.
+    Raises UsageError for a file that has no certificate.
     """
     if authority is None and is_loopback(address):
         return None
@@ -35,15 +35,15 @@ def tls_of(address: str, authority: Path | None) -> ssl.SSLContext | None:
         return ssl.create_default_context(cafile=None if authority is None else str(authority))
     except (OSError, ssl.SSLError) as error:
         reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or error
-        raise SettingsError(f"{authority}: cannot use its certificates: {reason}") from None
+        raise UsageError(f"{authority}: cannot use its certificates: {reason}") from None
 
 
 def token_of(file: Path) -> str:
-    """Raises SettingsError."""
+    """Raises UsageError."""
     try:
         token = file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file}: cannot read the token: {getattr(error, 'strerror', None) or error}") from None
+        raise UsageError(f"{file}: cannot read the token: {getattr(error, 'strerror', None) or error}") from None
     if not token or not token.isascii() or not token.isprintable():
-        raise SettingsError(f"{file}: a token has printable ASCII characters, in one line")
+        raise UsageError(f"{file}: a token has printable ASCII characters, in one line")
     return token

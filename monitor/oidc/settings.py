@@ -9,9 +9,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from highwater.common.bounded_http import address_problem
+from highwater.common.errors import UsageError
 from highwater.common.extras import how_to_install
-from highwater.monitor.config_file import ConfigPart
-from highwater.monitor.errors import SettingsError
+from highwater.common.yaml_part import Part
 from highwater.monitor.host_source.settings import tls_of
 from highwater.monitor.oidc.roles import RoleTable
 from highwater.monitor.users import Role
@@ -56,12 +56,9 @@ class OidcSettings:
         return self.name or urlsplit(self.issuer).netloc
 
 
-def oidc_of(part: ConfigPart) -> OidcSettings:
-    """Raises SettingsError with file, line and key."""
+def oidc_of(part: Part) -> OidcSettings:
+    """Raises UsageError with file, line and key."""
     part.check_keys(_KEYS)
-    for key in ("issuer", "client_id", "roles"):
-        if key not in part:
-            part.fail("", f"has no {key}")
     issuer = part.text("issuer")
     if problem := issuer_problem(issuer):
         part.fail("issuer", f"{issuer} {problem}")
@@ -73,7 +70,7 @@ def oidc_of(part: ConfigPart) -> OidcSettings:
         client_id=part.text("client_id"),
         table=_table(part),
         client_secret=_secret(part),
-        name=part.text("name"),
+        name=part.text("name", ""),
         scopes=scopes,
         name_claim=part.text("name_claim", "preferred_username"),
         tls=_tls(part, issuer),
@@ -81,19 +78,18 @@ def oidc_of(part: ConfigPart) -> OidcSettings:
 
 
 def check_extra() -> None:
-    """Raises SettingsError if what checks signatures is not installed."""
+    """Raises UsageError if what checks signatures is not installed."""
     try:
         import joserfc  # noqa: F401 - its presence is the question
     except ImportError as error:
-        raise SettingsError(f"web.oidc needs {error.name}: {how_to_install('oidc')}") from None
+        raise UsageError(f"web.oidc needs {error.name}: {how_to_install('oidc')}") from None
 
 
-def _table(part: ConfigPart) -> RoleTable:
+def _table(part: Part) -> RoleTable:
     roles = part.part("roles")
-    assert roles is not None
     roles.check_keys(("claim", *(role.title for role in Role)))
     if "claim" not in roles:
-        roles.fail("", "has no claim: name the claim that decides, such as groups")
+        roles.fail(None, "has no claim: name the claim that decides, such as groups")
     table: dict[str, Role] = {}
     for role in Role:
         for value in roles.several(role.title):
@@ -101,21 +97,22 @@ def _table(part: ConfigPart) -> RoleTable:
                 roles.fail(role.title, f"{value!r} gives {table[value].title} already: a value gives one role")
             table[value] = role
     if not table:
-        roles.fail("", "names no value, so that nobody could log in: write such as viewer: [kafka-readers]")
+        roles.fail(None, "names no value, so that nobody could log in: write such as viewer: [kafka-readers]")
     return RoleTable(roles.text("claim"), table)
 
 
-def _tls(part: ConfigPart, issuer: str) -> ssl.SSLContext | None:
+def _tls(part: Part, issuer: str) -> ssl.SSLContext | None:
     if urlsplit(issuer).scheme == "http":
         return None
+    authority = part.path("ca")
     try:
         # An agent on loopback may have no TLS; an issuer by https has it wherever it is.
-        return tls_of("", part.path("ca"))
-    except SettingsError as error:
+        return tls_of("", authority)
+    except UsageError as error:
         part.fail("ca", str(error))
 
 
-def _secret(part: ConfigPart) -> str:
+def _secret(part: Part) -> str:
     file = part.path("client_secret_file")
     if file is None:
         return part.secret("client_secret")
@@ -127,7 +124,7 @@ def _secret(part: ConfigPart) -> str:
     return secret
 
 
-def _first_line(part: ConfigPart, file: Path) -> str:
+def _first_line(part: Part, file: Path) -> str:
     try:
         return file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from highwater.common.errors import UsageError
 from highwater.common.znode_path import path_problem
-from highwater.monitor.errors import SettingsError
 
 _SERVER: Final = re.compile(r"(?P<host>[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 _DEFAULT_PORT: Final = 2181
@@ -30,11 +30,11 @@ def server_text(host: str, port: int) -> str:
 
 
 def address_of(text: str) -> ZooKeeperAddress:
-    """Parse `HOST:PORT,HOST:PORT/CHROOT`. Raises SettingsError."""
+    """Parse `HOST:PORT,HOST:PORT/CHROOT`. Raises UsageError."""
     hosts, slash, rest = text.strip().partition("/")
     chroot = (slash + rest).rstrip("/")
     if chroot and path_problem(chroot):
-        raise SettingsError(f"{chroot!r} is no path of a znode: {path_problem(chroot)}")
+        raise UsageError(f"{chroot!r} is no path of a znode: {path_problem(chroot)}")
     servers = tuple(_server(part.strip(), text) for part in hosts.split(","))
     return ZooKeeperAddress(servers, chroot)
 
@@ -43,7 +43,7 @@ def _server(part: str, text: str) -> tuple[str, int]:
     found = _SERVER.fullmatch(part)
     port = int(found["port"] or _DEFAULT_PORT) if found else 0
     if found is None or not 0 < port <= _LAST_PORT:
-        raise SettingsError(f"{text!r} is not HOST:PORT,HOST:PORT/CHROOT, as zookeeper.connect of a broker")
+        raise UsageError(f"{text!r} is not HOST:PORT,HOST:PORT/CHROOT, as zookeeper.connect of a broker")
     return found["host"].strip("[]"), port
 
 

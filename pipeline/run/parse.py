@@ -11,11 +11,11 @@ from highwater.common.nearest import did_you_mean
 from highwater.common.quantities import DURATION
 from highwater.common.units import NANOSECONDS
 from highwater.common.yaml_nodes import Document
+from highwater.common.yaml_part import Part
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.settings import PREFIX
 from highwater.pipeline.option_values import spelled
 from highwater.pipeline.resume import PARQUET
-from highwater.pipeline.run.document import Part
 from highwater.pipeline.run.model import (
     AVAILABLE_NOW,
     DATABASE_FORMAT,
@@ -43,6 +43,8 @@ _SQLITE: Final = "sqlite:"
 FILE_FORMATS: Final = ("parquet", "json", "csv", "orc", "text")
 _GENERATORS: Final = ("rate", "rate-micro-batch")
 _SOURCE_FORMATS: Final = (TOPIC_FORMAT, *FILE_FORMATS, *_GENERATORS)
+EXAMPLE: Final = "name: orders"
+"""A line that a file could begin with."""
 _KEYS: Final = ("name", "storage", "configuration", "kafka", "trial", "sources", "views", "flows")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PIPELINE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -59,23 +61,23 @@ def parse_pipeline(
     """Check the document and make a pipeline of it.
 
     folder: where relative paths of the file begin. trial_address: HOST:PORT of the trial's broker, for a file with
-    `trial`; None before it runs. Raises SettingsError that begins with file and line.
+    `trial`; None before it runs. Raises UsageError that begins with file and line.
     """
-    return _Reader(Part(document, environment), folder, trial_address).pipeline()
+    return _Reader(Part(document, environment, folder), trial_address).pipeline()
 
 
-def _sample_topic(name: str, part: Part, folder: Path) -> SampleTopic:
+def _sample_topic(name: str, part: Part) -> SampleTopic:
     part.check_keys(("partitions", "records"))
-    records = folder / part.text("records") if "records" in part else None
+    records = part.path("records")
     if records is not None and not records.is_file():
         part.fail("records", f"there is no file {records}")
     return SampleTopic(name, part.count("partitions", 1), records)
 
 
 class _Reader:
-    def __init__(self, root: Part, folder: Path, trial_address: str | None) -> None:
+    def __init__(self, root: Part, trial_address: str | None) -> None:
         self._root = root
-        self._folder = folder
+        self._folder = root.folder
         self._trial_address = trial_address
         root.check_keys(_KEYS)
         self._cluster = self._cluster_settings()
@@ -102,7 +104,7 @@ class _Reader:
             origin=root.origin,
             storage=self._storage(),
             configuration=root.texts("configuration"),
-            trial=tuple(_sample_topic(each, part, self._folder) for each, part in root.parts("trial").items()),
+            trial=tuple(_sample_topic(each, part) for each, part in root.parts("trial").items()),
             sources=sources,
             views=views,
             flows=flows,
@@ -116,7 +118,7 @@ class _Reader:
             return None
         if "storage" not in root:
             root.fail("storage", "is missing; it is the folder for checkpoints, such as 'storage: state'")
-        return self._folder / root.text("storage")
+        return root.path("storage")
 
     def _cluster_settings(self) -> dict[str, str]:
         root = self._root

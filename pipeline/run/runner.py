@@ -14,19 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import yaml
+
 from highwater.common.errors import UsageError
 from highwater.common.exit_codes import EXIT_INTERRUPTED, EXIT_OK
 from highwater.common.nearest import did_you_mean
 from highwater.common.spark_session import check_start
 from highwater.common.units import count_text, plural, wait_text
+from highwater.common.yaml_nodes import read
 from highwater.pipeline.errors import PipelineError, SettingsError
 from highwater.pipeline.run.display import Display
-from highwater.pipeline.run.document import read_document
 from highwater.pipeline.run.failures import exit_code_of, reason_of
 from highwater.pipeline.run.frames import Frames
 from highwater.pipeline.run.model import AVAILABLE_NOW, TOPIC_FORMAT, Flow, Pipeline, Source
 from highwater.pipeline.run.order import stages
-from highwater.pipeline.run.parse import parse_pipeline
+from highwater.pipeline.run.parse import EXAMPLE, parse_pipeline
 from highwater.pipeline.run.plan import check_a_stream, check_topics, lines_of_flow
 from highwater.pipeline.run.queries import FlowRun, watch
 from highwater.pipeline.run.session import spark_session
@@ -69,7 +71,7 @@ def run_pipeline(request: Request) -> int:
 
 
 def _run(request: Request, display: Display, stop: Stop, cleanup: contextlib.ExitStack) -> int:
-    document = read_document(request.file)
+    document = read(yaml, request.file, EXAMPLE)
     folder = request.file.resolve().parent
     pipeline = parse_pipeline(document, os.environ, folder, None)
     flows = _chosen(pipeline, request)

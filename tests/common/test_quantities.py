@@ -17,12 +17,11 @@ from pydantic import TypeAdapter
 from highwater.admin.offset_reset import parse_duration_ms
 from highwater.admin.terminal import UsageError
 from highwater.bench.capacity.quantities import BytesPerS, NetworkBytesPerS, SpanS
-from highwater.common import quantities
+from highwater.common import errors, quantities
 from highwater.common.quantities import DURATION, LINK_SPEED, SIZE, Quantity
 from highwater.common.yaml_nodes import parse
+from highwater.common.yaml_part import Part
 from highwater.monitor.actions.throttle import rate_of
-from highwater.monitor.config_file import ConfigPart
-from highwater.monitor.errors import MonitorError
 from highwater.monitor.web.filters import ValueKind, matching, parse_filter
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.messaging.levels import parse_delay_ms
@@ -149,8 +148,8 @@ def spelled(quantity: Quantity) -> st.SearchStrategy[tuple[str, float]]:
     )
 
 
-def monitors(value: str) -> ConfigPart:
-    return ConfigPart(parse(yaml, f"every: '{value}'\n", "m.yaml", "every: 15s"), {}, Path())
+def monitors(value: str) -> Part:
+    return Part(parse(yaml, f"every: '{value}'\n", "m.yaml", "every: 15s"), {}, Path())
 
 
 @given(spelled(DURATION))
@@ -205,7 +204,7 @@ def test_what_is_no_duration_is_quoted_by_all(text: str) -> None:
     with pytest.raises(ValueError, match=quoted):
         TypeAdapter(SpanS).validate_python(text)
     if text:
-        with pytest.raises(MonitorError, match=f"every: {quoted}"):
+        with pytest.raises(errors.UsageError, match=f"every: {quoted}"):
             monitors(text).seconds("every", 0)
     with pytest.raises(SettingsError, match=re.escape(repr(text))):
         parse_delay_ms(text)

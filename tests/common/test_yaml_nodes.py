@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from highwater.common.yaml_nodes import DocumentError, parse
+from highwater.common.errors import UsageError
+from highwater.common.yaml_nodes import parse
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ from highwater.common.yaml_nodes import DocumentError, parse
     ],
 )
 def test_what_python_cannot_hold_is_one_line(text: str, said: str) -> None:
-    with pytest.raises(DocumentError) as caught:
+    with pytest.raises(UsageError) as caught:
         parse(yaml, text, "f.yaml", "a: 1")
     assert str(caught.value).startswith(said)
     assert len(str(caught.value)) < 300
@@ -51,7 +52,7 @@ def value_of(text: str) -> Any:
     ],
 )
 def test_what_versions_of_yaml_read_differently_is_an_error(text: str, readings: str) -> None:
-    with pytest.raises(DocumentError, match=r"^f\.yaml:2: key") as found:
+    with pytest.raises(UsageError, match=r"^f\.yaml:2: key") as found:
         value_of(text)
     assert readings in str(found.value)
 

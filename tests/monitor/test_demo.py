@@ -6,11 +6,11 @@ import socket
 
 import pytest
 
+from highwater.common.errors import UsageError
 from highwater.monitor import demo
-from highwater.monitor.errors import SettingsError
 
 
 def test_a_taken_port_is_told_before_the_cluster_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "_cluster", lambda *_: pytest.fail("the cluster was started"))
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SettingsError, match="--listen"):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UsageError, match="--listen"):
         demo.run(1, f"127.0.0.1:{taken.getsockname()[1]}", opens_browser=False)

@@ -32,6 +32,7 @@ from highwater.common.errors import UsageError
 from highwater.common.host_answer import AnswerError, parse_answer
 from highwater.common.java_properties import MalformedEscape, parse_properties
 from highwater.common.secret_names import has_secret_in_url
+from highwater.common.yaml_nodes import read as read_yaml
 from highwater.kafka.login.jaas import parse_login_text
 from highwater.kafka.protocol import cold, fetch, frame, metadata, produce
 from highwater.kafka.protocol.apis import APIS
@@ -48,7 +49,6 @@ from highwater.kafka.records.batch import (
 from highwater.kafka.records.record import Record as LogRecord
 from highwater.kafka.records.record import decode_batch, encode_batch
 from highwater.monitor.config import read_config
-from highwater.monitor.errors import SettingsError as MonitorSettingsError
 from highwater.monitor.web.byte_texts import FORMS, byte_text
 from highwater.monitor.zookeeper import hiding, meaning
 from highwater.pipeline.database.address import read_address
@@ -67,8 +67,7 @@ from highwater.pipeline.registry.client import Registered, RegistrySettings
 from highwater.pipeline.registry.decoding import ColumnFormat, Formats
 from highwater.pipeline.registry.json_format import JsonFormat
 from highwater.pipeline.registry.protobuf_format import ProtobufFormat
-from highwater.pipeline.run.document import read_document
-from highwater.pipeline.run.parse import parse_pipeline
+from highwater.pipeline.run.parse import EXAMPLE, parse_pipeline
 from highwater.pipeline.source.offsets import read_assignment
 from highwater.results.files import ResultDirectoryError
 from highwater.results.reader import RunResult
@@ -331,7 +330,7 @@ def _show_message(data: bytes) -> None:
 
 
 def _read_pipeline(path: Path) -> None:
-    parse_pipeline(read_document(path), {}, path.parent, None)
+    parse_pipeline(read_yaml(yaml, path, EXAMPLE), {}, path.parent, None)
 
 
 def _samples(pattern: str) -> tuple[bytes, ...]:
@@ -543,8 +542,8 @@ DECODERS: Final[Mapping[str, Make]] = {
     "avro-schema": _schema(AvroFormat, _AVRO),
     "json-schema": _schema(JsonFormat, _JSON),
     "protobuf-schema": _text(lambda text: ProtobufFormat(text, {}), (_PROTOBUF.encode(),), SettingsError),
-    "pipeline-file": _yaml(_read_pipeline, (_PIPELINE,), SettingsError),
-    "monitor-file": _yaml(lambda path: read_config(path, yaml, {}), (_MONITOR,), MonitorSettingsError),
+    "pipeline-file": _yaml(_read_pipeline, (_PIPELINE,), UsageError),
+    "monitor-file": _yaml(lambda path: read_config(path, yaml, {}), (_MONITOR,), UsageError),
     "workload-file": _yaml(load_specification, _samples("workloads/*.yaml"), UsageError),
     "load-file": _yaml(lambda path: load_of(read_bench_document(path)), _samples("examples/load.yaml"), UsageError),
     "properties": _text(parse_properties, _PROPERTIES, MalformedEscape),

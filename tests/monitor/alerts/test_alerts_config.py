@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from highwater.common.errors import UsageError
 from highwater.monitor.alerts.targets import Mail, MailTls, Webhook
 from highwater.monitor.config import AlertsConfig, read_config
-from highwater.monitor.errors import SettingsError
 
 START = "bootstrap_servers: b:9092\nalerts:\n"
 EVERYTHING = """  address: https://monitor.example.org
@@ -62,12 +62,12 @@ def test_the_port_follows_tls(tmp_path: Path, tls: str, port: int) -> None:
     [
         ("  webhook: {}\n", "alerts.webhook: unknown key; did you mean webhooks?"),
         ("  webhooks: {chat: {url: 'file:///etc/passwd'}}\n", "webhook chat: its URL is not"),
-        ("  webhooks: {chat: {}}\n", "webhook chat: its URL is not"),
+        ("  webhooks: {chat: {}}\n", "alerts.webhooks.chat.url: is missing"),
         (
             "  webhooks: {chat: {url: 'http://h/', headers: {Authorization: Bearer x}}}\n",
             "alerts.webhooks.chat.headers.Authorization: a secret does not belong into a file",
         ),
-        ("  mail: {m: {host: h, sender: a@b.c}}\n", "alerts.mail.m: has no recipients"),
+        ("  mail: {m: {host: h, sender: a@b.c}}\n", "alerts.mail.m: mail m: it has no recipients"),
         ("  mail: {m: {tls: ssl}}\n", "alerts.mail.m.tls: 'ssl' is none of starttls, tls, none"),
         ("  mail: {m: {port: 70000}}\n", "alerts.mail.m.port: '70000' is no port"),
         (
@@ -81,7 +81,7 @@ def test_the_port_follows_tls(tmp_path: Path, tls: str, port: int) -> None:
     ],
 )
 def test_an_error_names_its_line_and_no_secret(tmp_path: Path, text: str, reason: str) -> None:
-    with pytest.raises(SettingsError) as refused:
+    with pytest.raises(UsageError) as refused:
         read(tmp_path, text)
     shown = str(refused.value)
     assert reason in shown

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from highwater.common.errors import UsageError
 from highwater.common.ports import free_ports
 from highwater.monitor.alerts.delivery import MOST_WAITING, Deliverer, Patience, TargetState
 from highwater.monitor.alerts.message import AlertMessage
 from highwater.monitor.alerts.targets import Mail, MailTls, Target, Webhook
-from highwater.monitor.errors import SettingsError
 from tests.broker.server.certificates import Authority
 from tests.monitor.alerts.receivers import mail_server, web_server
 from tests.waiting import wait_until
@@ -180,7 +180,7 @@ def test_no_secret_is_shown() -> None:
     ],
 )
 def test_a_url_that_cannot_work_is_refused_without_showing_it(url: str, headers: dict[str, str]) -> None:
-    with pytest.raises(SettingsError, match="webhook chat: ") as refused:
+    with pytest.raises(UsageError, match="webhook chat: ") as refused:
         Webhook("chat", url, headers)
     assert HIDDEN not in str(refused.value)
 
@@ -195,5 +195,5 @@ def test_a_url_that_cannot_work_is_refused_without_showing_it(url: str, headers:
     ],
 )
 def test_mail_that_cannot_work_is_refused(recipients: tuple[str, ...], host: str, tls: MailTls, reason: str) -> None:
-    with pytest.raises(SettingsError, match=reason):
+    with pytest.raises(UsageError, match=reason):
         Mail("oncall", host, "m@example.org", recipients, tls=tls, user="m", password=HIDDEN)

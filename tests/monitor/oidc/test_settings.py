@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from highwater.common.errors import UsageError
 from highwater.common.extras import how_to_install
 from highwater.monitor.config import read_config
-from highwater.monitor.errors import SettingsError
 from highwater.monitor.oidc.roles import RoleTable
 from highwater.monitor.users import Role
 
@@ -85,7 +85,7 @@ def test_defaults_and_a_secret_in_a_file(tmp_path: Path) -> None:
         ("http://127.0.0.1:5556/dex", "http://sso.example/", 5, "issuer: http://sso.example/ must be https"),
         ("http://127.0.0.1:5556/dex", "https://sso.example/?a=b", 5, "must not contain a query"),
         ("http://127.0.0.1:5556/dex", "sso.example", 5, "is no https address"),
-        ("    client_id: highwater\n", "", 4, "has no client_id"),
+        ("    client_id: highwater\n", "", 4, "web.oidc.client_id: is missing"),
         ("client_id: highwater", "client_secret: tiger\n    client_id: x", 6, "a secret does not belong into a file"),
         ("client_id: highwater", "client_secret_file: none\n    client_id: x", 6, "cannot be read: No such file"),
         ("client_id: highwater", "client_di: highwater", 6, "unknown key; did you mean client_id?"),
@@ -103,7 +103,7 @@ def test_mistakes_are_one_line_with_their_place(tmp_path: Path, old: str, new: s
     text = SMALL.replace(old, new)
     if "ca:" in text:
         text = text.replace("http://127.0.0.1:5556/dex", "https://sso.example")
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(UsageError) as caught:
         read(tmp_path, text)
     message = str(caught.value)
     assert words in message
@@ -114,12 +114,12 @@ def test_mistakes_are_one_line_with_their_place(tmp_path: Path, old: str, new: s
 
 def test_two_secrets_exclude_each_other(tmp_path: Path) -> None:
     both = SMALL + "    client_secret_file: secret\n    client_secret: ${SECRET}\n"
-    with pytest.raises(SettingsError, match="exclude each other"):
+    with pytest.raises(UsageError, match="exclude each other"):
         read(tmp_path, both)
 
 
 def test_without_any_way_to_log_in_the_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"web\.local_users: without local users and without oidc nobody"):
+    with pytest.raises(UsageError, match=r"web\.local_users: without local users and without oidc nobody"):
         read(tmp_path, "bootstrap_servers: a:1\nweb: {local_users: false}\n")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from highwater.common.errors import UsageError
 from highwater.common.znode_path import path_problem
-from highwater.monitor.errors import SettingsError
 from highwater.monitor.zookeeper.address import address_of, child_path, parents_of
 
 
@@ -20,7 +20,7 @@ def test_an_address_is_that_of_zookeeper_connect() -> None:
     "text", ["", "/kafka", "a:b", "a:0", "a:70000", "a:1:2", "a b:1", "a:1,,b:2", "a:1/x//y", "a:1/../b", "u:p@h:1"]
 )
 def test_what_is_no_address_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(SettingsError, match=r"is not HOST:PORT|is no path") as error:
+    with pytest.raises(UsageError, match=r"is not HOST:PORT|is no path") as error:
         address_of(text)
     assert "\n" not in str(error.value)
 

@@ -13,9 +13,9 @@ import pytest
 from highwater.broker.cluster.zookeeper import Create
 from highwater.broker.server.zookeeper import ZooKeeperSettings
 from highwater.broker.settings.config import BrokerConfig, Setting
+from highwater.common.errors import UsageError
 from highwater.kafka.client.zookeeper_security import security_of
 from highwater.monitor.config import MonitorConfig
-from highwater.monitor.errors import SettingsError
 from highwater.monitor.sources import zookeeper_of
 from highwater.monitor.zookeeper.address import address_of
 from highwater.monitor.zookeeper.source import ZooKeeperError, ZooKeeperSource
@@ -39,7 +39,7 @@ WITH_ZOOKEEPER = MonitorConfig("127.0.0.1:9092", zookeeper=address_of("127.0.0.1
     ],
 )
 def test_settings_that_cannot_be(properties: dict[str, str], reason: str) -> None:
-    with ExitStack() as stack, pytest.raises(SettingsError, match=reason) as caught:
+    with ExitStack() as stack, pytest.raises(UsageError, match=reason) as caught:
         zookeeper_of(replace(WITH_ZOOKEEPER, zookeeper_client=properties), stack)
     assert "s3cret" not in str(caught.value)
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 import yaml
 from pyspark.sql import SparkSession
 
+from highwater.common.yaml_nodes import parse
 from highwater.pipeline.run.display import Display, cell_text
-from highwater.pipeline.run.document import parse_document
 from highwater.pipeline.run.model import Pipeline
 from highwater.pipeline.run.parse import parse_pipeline
 from highwater.pipeline.run.runner import Stop, plan_flow, run_flows
@@ -78,7 +78,7 @@ class Tables(Display):
 
 
 def pipeline_of(data: dict[str, Any], address: str | None, folder: Path) -> Pipeline:
-    return parse_pipeline(parse_document(yaml.safe_dump(data), "recipe.yaml"), {}, folder, address)
+    return parse_pipeline(parse(yaml, yaml.safe_dump(data), "recipe.yaml", "name: orders"), {}, folder, address)
 
 
 def with_part(head: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from pyspark.sql import SparkSession
 
+from highwater.common.yaml_nodes import parse
 from highwater.pipeline.errors import PipelineError, SettingsError
-from highwater.pipeline.run.document import parse_document
 from highwater.pipeline.run.model import Pipeline
 from highwater.pipeline.run.parse import parse_pipeline
 from highwater.pipeline.run.plan import check_topics
@@ -57,7 +58,7 @@ def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
 def pipeline_of(topics: Topics, folder: Path, flow: str, topic: str = "numbers", sink: str = "console") -> Pipeline:
     (folder / "steps.py").write_text(STEPS)
     text = FILE.replace("BROKER", topics.address).replace("TOPIC", topic).replace("FLOW", flow).replace("SINK", sink)
-    return parse_pipeline(parse_document(text, "test.yaml"), {}, folder, None)
+    return parse_pipeline(parse(yaml, text, "test.yaml", "name: orders"), {}, folder, None)
 
 
 @pytest.mark.parametrize(

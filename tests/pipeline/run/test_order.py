@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
-from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.run.document import parse_document
+from highwater.common.errors import UsageError
+from highwater.common.yaml_nodes import parse
 from highwater.pipeline.run.order import stages
 from highwater.pipeline.run.parse import parse_pipeline
 
@@ -29,7 +30,7 @@ USED = {"a_to_b": ("a",), "b_to_c": ("b",), "show_c": ("c",), "show_a": ("a",), 
 
 
 def order(flows: str, head: str = HEAD) -> list[list[str]]:
-    pipeline = parse_pipeline(parse_document(head + flows, "order.yaml"), {}, Path(), None)
+    pipeline = parse_pipeline(parse(yaml, head + flows, "order.yaml", "name: orders"), {}, Path(), None)
     return stages(pipeline, list(pipeline.flows.values()), {name: USED[name] for name in pipeline.flows})
 
 
@@ -67,6 +68,6 @@ def test_a_circle_leaves_the_order_of_other_flows_as_it_is() -> None:
 
 def test_an_option_in_two_spellings_is_refused() -> None:
     with pytest.raises(
-        SettingsError, match=r"order\.yaml:7: sources\.c\.options: option subscribe is there twice, also as S"
+        UsageError, match=r"order\.yaml:7: sources\.c\.options: option subscribe is there twice, also as S"
     ):
         order(SHOW_C, HEAD.replace("{subscribe: c}", "{subscribe: c, Subscribe: d}"))

@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
-from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.run.document import parse_document
+from highwater.common.errors import UsageError
+from highwater.common.yaml_nodes import parse
 from highwater.pipeline.run.model import Named, Pipeline, PythonFunction, SampleTopic, Sql
 from highwater.pipeline.run.parse import parse_pipeline
 from highwater.pipeline.run.sink_formats import FORMATS, target_of
@@ -57,7 +58,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def parsed(text: str, folder: Path, environment: dict[str, str] = ENVIRONMENT, trial: str | None = None) -> Pipeline:
-    return parse_pipeline(parse_document(text, "orders.yaml"), environment, folder, trial)
+    return parse_pipeline(parse(yaml, text, "orders.yaml", "name: orders"), environment, folder, trial)
 
 
 def test_a_file_with_everything(folder: Path) -> None:
@@ -129,28 +130,21 @@ def test_a_trial_has_a_broker_of_its_own_and_keeps_nothing(folder: Path) -> None
             "10",
             "flows.keep.trigger: '10' is neither availableNow nor an interval such as 10s or '10 seconds'",
         ),
-        ("output_mode: update", "output_mode: upsert", "'upsert' is none of append, update, complete"),
         ("storage: state\n", "", "orders.yaml: storage: is missing; it is the folder for checkpoints"),
         ("name: orders", "name: a/b", "orders.yaml:1: name: 'a/b' names folders"),
         ("  big:", "  spark:", "views.spark: a name is used in SQL and in Python"),
         ("  big:", "  orders:", "views.orders: a source has this name already"),
         (
-            "${BROKER}",
-            "${BROKERS}",
-            "orders.yaml:6: kafka.bootstrap.servers: the environment variable BROKERS is not set",
-        ),
-        (
             "${SECRET}",
             "s3cret",
             "orders.yaml:9: kafka.sasl.jaas.config: a secret does not belong into a file: write ${NAME}",
         ),
-        ("SELECT 1 FROM big", "", "flows.drop.sql: has no value"),
         ("    path: customers.csv\n", "", "sources.customers.path: is missing"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(folder: Path, before: str, after: str, message: str) -> None:
     assert before in WHOLE
-    with pytest.raises(SettingsError, match=re.escape(message)) as raised:
+    with pytest.raises(UsageError, match=re.escape(message)) as raised:
         parsed(WHOLE.replace(before, after), folder)
     assert str(raised.value).startswith("orders.yaml")
     assert "\n" not in str(raised.value)
@@ -163,30 +157,11 @@ def test_a_mistake_is_one_line_with_its_place(folder: Path, before: str, after: 
         ("name: orders", "name: orders\nstorage: state", "storage: a trial keeps nothing"),
         ("name: orders", "name: orders\nkafka: {bootstrap.servers: 'h:1'}", "kafka: a trial has a broker of its own"),
         ("orders.txt", "order.txt", "trial.orders.records: there is no file "),
-        ("partitions: 2", "partitions: two", "trial.orders.partitions: 'two' is no positive whole number"),
     ],
 )
 def test_a_mistake_in_a_trial(folder: Path, before: str, after: str, message: str) -> None:
-    with pytest.raises(SettingsError, match=re.escape(message)):
+    with pytest.raises(UsageError, match=re.escape(message)):
         parsed(TRIAL.replace(before, after), folder)
-
-
-@pytest.mark.parametrize("url", ["postgresql://me:$ecret@host/db", "postgresql://me@host/db?password=secret"])
-def test_a_url_with_a_password_is_a_secret_too(folder: Path, url: str) -> None:
-    text = WHOLE.replace("options: {numRows: 5}", f"options: {{url: '{url}'}}")
-    with pytest.raises(SettingsError, match=r"flows\.keep\.sink\.options\.url: a secret does not belong") as refused:
-        parsed(text, folder)
-    assert "ecret@" not in str(refused.value)
-
-
-def test_a_path_with_keys_is_a_secret_too(folder: Path) -> None:
-    with pytest.raises(SettingsError, match=r"sources\.customers\.path: a secret does not belong"):
-        parsed(WHOLE.replace("customers.csv", "s3a://KEY:SECRET@bucket/customers.csv"), folder)
-
-
-def test_a_dollar_that_is_doubled_stands_for_itself(folder: Path) -> None:
-    found = parsed(WHOLE.replace("customers.csv", "$${SECRET}.csv"), folder)
-    assert found.sources["customers"].path == str(folder / "${SECRET}.csv")
 
 
 def with_sink(sink: str, folder: Path) -> Pipeline:
@@ -246,14 +221,14 @@ def test_transactions_of_tasks_are_named_after_the_flow(folder: Path) -> None:
     ],
 )
 def test_a_mistake_in_a_sink(folder: Path, sink: str, message: str) -> None:
-    with pytest.raises(SettingsError, match=re.escape(message)) as raised:
+    with pytest.raises(UsageError, match=re.escape(message)) as raised:
         with_sink(sink, folder)
     assert str(raised.value).startswith("orders.yaml:31: flows.drop.sink")
 
 
 def test_two_flows_do_not_write_files_to_one_folder(folder: Path) -> None:
     text = WHOLE.replace("{format: console, options: {numRows: 5}}", "{format: parquet, path: ./out}")
-    with pytest.raises(SettingsError, match=r"flows\.drop: flow keep writes files to \S+/out too: give each flow"):
+    with pytest.raises(UsageError, match=r"flows\.drop: flow keep writes files to \S+/out too: give each flow"):
         parsed(text.replace("{format: noop}", "{format: parquet, path: out}"), folder)
 
 
