@@ -7,12 +7,19 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-HIGHWATER: Final = (sys.executable, "-P", "-m", "highwater")
-"""-P: Python must not import a folder of the current directory that has the name of a package."""
+
+def program(module: str) -> list[str]:
+    """The command of a module. -P: Python must not import a folder of the current directory with a package's name."""
+    return [sys.executable, "-P", "-m", module]
+
+
+HIGHWATER: Final = tuple(program("highwater"))
 READY: Final = re.compile(
     r"^ready: listening on (?P<address>\S+:\d+)"
     r"(?: \(cluster (?P<cluster_id>\S+), (?P<partitions>\d+) partitions, (?P<duration_ms>\d+) ms\))?",
@@ -53,11 +60,43 @@ def start(
 def stop(process: subprocess.Popen[bytes], within_s: float, kill: Callable[[], None] | None = None) -> None:
     """Stop it with SIGTERM, and with `kill` (by default SIGKILL) if it has not ended after `within_s`."""
     process.terminate()
+    await_end(process, within_s, kill)
+
+
+def await_end(process: subprocess.Popen[bytes], within_s: float, kill: Callable[[], None] | None = None) -> None:
+    """Wait for the end of a process that was asked to end, and `kill` it if it has not after `within_s`."""
     try:
         process.wait(within_s)
     except subprocess.TimeoutExpired:
         (kill or process.kill)()
     process.wait()
+
+
+def how_it_ended(status: int) -> str:
+    """`was killed by SIGKILL` or `ended with exit status 1`."""
+    return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
+
+
+@dataclass
+class Serving:
+    """A process that prints its address first. rest: what it printed after that, once it has ended."""
+
+    process_id: int
+    address: str
+    rest: str = ""
+
+
+@contextmanager
+def serving(module: str, *arguments: str) -> Iterator[Serving]:
+    """Start a module that serves until its standard input ends; leaving the context ends it."""
+    command = [*program(module), *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        server = Serving(process.pid, process.stdout.readline().strip())
+        try:
+            yield server
+        finally:
+            server.rest, _ = process.communicate()
 
 
 def ends_with_parent(by: signal.Signals) -> Callable[[], None]:

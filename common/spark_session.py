@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from .child_process import await_end
 from .environment_variables import environment_variables
 from .errors import MissingDependencyError, UsageError
 from .java_properties import format_properties
@@ -232,10 +233,6 @@ def _end(launch: Future[Any], spark_context: Any) -> None:
         gateway.shutdown()
     # Spark's gateway server ends when its standard input does.
     gateway.proc.stdin.close()
-    try:
-        gateway.proc.wait(_END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        gateway.proc.kill()
-        gateway.proc.wait()
+    await_end(gateway.proc, _END_TIMEOUT_S)
     if spark_context._gateway is gateway:
         spark_context._gateway = spark_context._jvm = None

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from highwater.common.child_process import HIGHWATER, stop
+from highwater.common.child_process import HIGHWATER, program, stop
 from highwater.monitor.config import MonitorConfig, with_options
 from highwater.monitor.errors import MonitorError
 from highwater.monitor.serve_command import serve
@@ -22,7 +22,6 @@ from highwater.monitor.web_server import bound
 
 _TICK_S: Final = 5.0
 _END_WITHIN_S: Final = 10.0
-_LOAD: Final = (*HIGHWATER[:-1], "highwater.monitor.demo_load")
 
 
 def run(brokers: int, listen: str, *, opens_browser: bool) -> None:
@@ -33,7 +32,9 @@ def run(brokers: int, listen: str, *, opens_browser: bool) -> None:
         # A cluster takes long to start: what cannot work is said before.
         bound(config.web.listen, "--listen").close()
         bootstrap, zookeeper = _cluster(folder / "cluster", brokers, stack)
-        load = subprocess.Popen([*_LOAD, bootstrap], stdin=subprocess.DEVNULL, start_new_session=True)
+        load = subprocess.Popen(
+            [*program("highwater.monitor.demo_load"), bootstrap], stdin=subprocess.DEVNULL, start_new_session=True
+        )
         stack.callback(stop, load, _END_WITHIN_S)
         config = with_options(replace(config, bootstrap_servers=bootstrap), zookeeper=zookeeper)
         serve(config, os.environ, _open if opens_browser else None)

@@ -36,6 +36,7 @@ _CONFIGURATION: Final = {
 }
 # What tasks import, for executors on other hosts.
 _FOLDERS: Final = ("common", "results/histogram.py", "spark_loadgen")
+_APPLICATION: Final = "highwater"
 _SETUP_ERROR: Final = f"{LoadSetupError.__module__}.{LoadSetupError.__qualname__}: "
 _EXECUTOR_TIMEOUT_S: Final = 60
 _CONTAINER_TIMEOUT_S: Final = 180
@@ -57,7 +58,6 @@ class SparkLauncher:
         self,
         master: str = "local[*]",
         spark_conf: Mapping[str, str] | None = None,
-        app_name: str = "highwater",
         *,
         java: FindJava = find_spark_java,
     ) -> None:
@@ -66,7 +66,6 @@ class SparkLauncher:
         self.settings: Mapping[str, str] = dict(spark_conf or {})
         self._in_driver_process = is_in_one_process(master)
         self._executor_timeout_s = _CONTAINER_TIMEOUT_S if master.startswith(("yarn", "k8s")) else _EXECUTOR_TIMEOUT_S
-        self._app_name = app_name
         self._find_java = java
         self._cleanup = contextlib.ExitStack()
         self._context: SparkContext | None = None
@@ -108,7 +107,7 @@ class SparkLauncher:
 
     def _start(self) -> None:
         application = running_spark(
-            self._app_name,
+            _APPLICATION,
             self.master,
             {**_CONFIGURATION, **self.settings},
             # Tasks of this process's own load need its packages.

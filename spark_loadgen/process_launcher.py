@@ -5,11 +5,8 @@ It serves to measure Spark's own influence on a measurement, and to run loads on
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -20,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final
 
+from highwater.common.child_process import await_end, how_it_ended, program
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
 from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
 from highwater.spark_loadgen.supervision import Background, supervise
@@ -38,32 +36,26 @@ class _Worker:
 
 
 class ProcessLauncher:
-    """Keeps one process per task from one load to the next. Context manager.
-
-    log_path: file for the processes' output (default: a temporary file that is deleted with the launcher).
-    """
+    """Keeps one process per task from one load to the next, and their output meanwhile. Context manager."""
 
     name: Final = "processes"
     master: Final = "plain processes"
     settings: Final[Mapping[str, str]] = {}
 
-    def __init__(self, log_path: Path | None = None) -> None:
-        self._log_path = log_path
-        self._cleanup = contextlib.ExitStack()
+    def __init__(self) -> None:
         self._log: IO[bytes] | None = None
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> ProcessLauncher:
-        path = self._log_path
-        self._log = path.open("ab") if path else tempfile.TemporaryFile(prefix="highwater-load-")
-        self._cleanup.callback(self._log.close)
+        self._log = tempfile.TemporaryFile(prefix="highwater-load-")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end_workers()
-        self._cleanup.close()
+        if self._log is not None:
+            self._log.close()
 
     def check(self) -> None:
         """Plain processes can always start."""
@@ -116,7 +108,7 @@ class ProcessLauncher:
             ours, theirs = Pipe()
             with theirs:
                 process = subprocess.Popen(
-                    _command(theirs.fileno()),
+                    [*program("highwater.spark_loadgen.process_worker"), str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     stdout=self._log,
                     stderr=self._log,
@@ -150,15 +142,7 @@ class ProcessLauncher:
         for worker in workers:
             worker.connection.close()
         for worker in workers:
-            try:
-                worker.process.wait(_END_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
-
-
-def _command(file_descriptor: int) -> list[str]:
-    return [sys.executable, "-m", "highwater.spark_loadgen.process_worker", str(file_descriptor)]
+            await_end(worker.process, _END_TIMEOUT_S)
 
 
 def _run_task(worker: _Worker, job: Job, task: int) -> TaskOutcome:
@@ -168,14 +152,10 @@ def _run_task(worker: _Worker, job: Job, task: int) -> TaskOutcome:
         answer: Any = worker.connection.recv()
     except (OSError, EOFError):
         process = worker.process
-        raise LoadFailed(f"a load task died: process {process.pid} {_how_it_ended(process.wait())}") from None
+        raise LoadFailed(f"a load task died: process {process.pid} {how_it_ended(process.wait())}") from None
     if isinstance(answer, LoadSetupError | LoadFailed):
         raise answer
     if isinstance(answer, Exception):
         raise LoadFailed(f"a load task died: {answer!r}") from answer
     assert isinstance(answer, TaskOutcome)
     return answer
-
-
-def _how_it_ended(status: int) -> str:
-    return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"

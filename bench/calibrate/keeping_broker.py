@@ -7,6 +7,7 @@ fetch without data must wait.
 
 from __future__ import annotations
 
+import json
 import select
 import socket
 import struct
@@ -17,7 +18,7 @@ from collections import defaultdict
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
-from highwater.bench.calibrate.broker_process import BrokerProcess, broker_process, serve
+from highwater.bench.calibrate.broker_process import serve
 from highwater.bench.calibrate.dialect import (
     FETCH,
     HEADER,
@@ -29,6 +30,7 @@ from highwater.bench.calibrate.dialect import (
     produce_head,
     string,
 )
+from highwater.common.child_process import Serving, serving
 
 _LIST_OFFSETS, _FIND_COORDINATOR = 2, 10
 _LAST_OFFSET_DELTA_AT: Final = 23
@@ -179,9 +181,9 @@ def _receive(connection: socket.socket, size: int) -> bytearray:
     return received
 
 
-def keeping_broker(topics: dict[str, int]) -> AbstractContextManager[BrokerProcess]:
+def keeping_broker(topics: dict[str, int]) -> AbstractContextManager[Serving]:
     """Start the broker in its own process. topics: name -> number of partitions."""
-    return broker_process("highwater.bench.calibrate.keeping_broker", topics)
+    return serving("highwater.bench.calibrate.keeping_broker", json.dumps(topics))
 
 
 if __name__ == "__main__":

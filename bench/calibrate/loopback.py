@@ -9,11 +9,11 @@ from __future__ import annotations
 import selectors
 import socket
 import statistics
-import subprocess
 import sys
 import time
 from typing import Final
 
+from highwater.common.child_process import serving
 from highwater.results.calibration import Loopback
 
 ROUND_TRIP_BYTES: Final = 128
@@ -23,15 +23,10 @@ _CHUNK_BYTES: Final = 1 << 20
 
 def measure_loopback(seconds: float = 1.0) -> Loopback:
     """Measure throughput and round trips; takes a little more than twice `seconds`."""
-    command = [sys.executable, "-m", "highwater.bench.calibrate.loopback"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            address = ("127.0.0.1", int(process.stdout.readline()))
-            round_trips_ns = _round_trips_ns(address, seconds)
-            bytes_per_s = _throughput_bytes_per_s(address, seconds)
-        finally:
-            process.communicate()
+    with serving("highwater.bench.calibrate.loopback") as server:
+        address = ("127.0.0.1", int(server.address))
+        round_trips_ns = _round_trips_ns(address, seconds)
+        bytes_per_s = _throughput_bytes_per_s(address, seconds)
     percentiles = statistics.quantiles(round_trips_ns, n=100, method="inclusive")
     return Loopback(
         bytes_per_s=bytes_per_s,

@@ -6,11 +6,12 @@ As a script it prints its address and serves until standard input ends.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
+
+from highwater.common.child_process import serving
 
 PARTITIONS: Final = 4
 """The number of partitions of a topic that is created by a request for its metadata."""
@@ -19,13 +20,8 @@ PARTITIONS: Final = 4
 @contextmanager
 def mock_broker() -> Iterator[str]:
     """The address of a mock broker."""
-    command = [sys.executable, "-m", "highwater.bench.calibrate.mock_broker"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.communicate()
+    with serving("highwater.bench.calibrate.mock_broker") as server:
+        yield server.address
 
 
 def make_topic(address: str, topic: str) -> None:

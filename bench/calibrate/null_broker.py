@@ -6,6 +6,7 @@ records inside the kernel (recv with MSG_TRUNC, tcp(7)), so it uses little CPU i
 
 from __future__ import annotations
 
+import json
 import select
 import socket
 import struct
@@ -13,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
-from highwater.bench.calibrate.broker_process import BrokerProcess, broker_process, serve
+from highwater.bench.calibrate.broker_process import serve
 from highwater.bench.calibrate.dialect import (
     BATCH_HEADER_BYTES,
     HEADER,
@@ -23,6 +24,7 @@ from highwater.bench.calibrate.dialect import (
     ProtocolError,
     produce_head,
 )
+from highwater.common.child_process import Serving, serving
 
 _HEAD_BYTES: Final = 4096
 _DISCARD_BYTES: Final = 1 << 22
@@ -122,9 +124,9 @@ class NullBroker(Dialect):
         return needed
 
 
-def null_broker(topics: dict[str, int]) -> AbstractContextManager[BrokerProcess]:
+def null_broker(topics: dict[str, int]) -> AbstractContextManager[Serving]:
     """Start the broker in its own process. topics: name -> number of partitions."""
-    return broker_process("highwater.bench.calibrate.null_broker", topics)
+    return serving("highwater.bench.calibrate.null_broker", json.dumps(topics))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Final
 import psutil
 
 from highwater.bench.systems import tether
-from highwater.common.child_process import READY, last_words_in, start, stop
+from highwater.common.child_process import READY, how_it_ended, last_words_in, start, stop
 from highwater.common.errors import TrialError, UsageError
 
 STOPPED_WITHIN_S: Final = 30.0
@@ -117,8 +117,7 @@ class SystemProcess:
         code = self._process.poll()
         if code is None:
             return None
-        ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return f"{self.name} {ended}: {last_words_in(self.log_file)} (its output: {self.log_file})"
+        return f"{self.name} {how_it_ended(code)}: {last_words_in(self.log_file)} (its output: {self.log_file})"
 
     def kill(self) -> None:
         """End it as a crash would, with SIGKILL."""

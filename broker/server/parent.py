@@ -173,8 +173,7 @@ class _Parent:
     def _refusal(self, child: _Child, exit_code: int) -> str:
         if child.refusal:
             return f"process {child.index} cannot start: {child.refusal}"
-        how = f"was killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with status {exit_code}"
-        return f"process {child.index} {how}"
+        return f"process {child.index} {child_process.how_it_ended(exit_code)}"
 
     async def _run_once(self, child: _Child) -> int:
         child.is_ready, child.refusal = False, ""
@@ -183,10 +182,7 @@ class _Parent:
         descriptors = [descriptor for each in shared.values() for descriptor in each]
         environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
         child.process = process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-m",
-            "highwater.broker.server.child",
+            *child_process.program("highwater.broker.server.child"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             pass_fds=[*descriptors, *([] if metrics is None else [metrics])],

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any, Final
+
+from highwater.common.child_process import program
 
 _PACKAGES: Final = str(Path(__file__).parents[3])
 _MAX_LINE_BYTES: Final = 1 << 24
@@ -49,9 +50,7 @@ class WorkerProcess:
     async def _start() -> asyncio.subprocess.Process:
         try:
             return await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "highwater.broker.server.cleaner_process",
+                *program("highwater.broker.server.cleaner_process"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=_MAX_LINE_BYTES,

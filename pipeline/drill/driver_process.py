@@ -7,7 +7,6 @@ import os
 import queue
 import random
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Container, Iterable, Mapping
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 import psutil
 
+from highwater.common.child_process import program
 from highwater.pipeline.drill.errors import DrillError, DrillSetupError
 from highwater.pipeline.drill.model import Launch, QuerySpec
 
@@ -32,7 +32,7 @@ class DriverProcess:
         self._log = log
         with log.open("ab") as stderr:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "highwater.pipeline.drill.driver", json.dumps(asdict(launch))],
+                [*program("highwater.pipeline.drill.driver"), json.dumps(asdict(launch))],
                 env={**os.environ, **environment},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -8,16 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from highwater.common import child_process
 from highwater.results.histogram import Histogram
 from highwater.spark_loadgen import LoadResult, LoadSetupError, ProcessLauncher, process_launcher
 from highwater.spark_loadgen.windows import SECOND_NS
 from tests.spark_loadgen.conftest import PlanMaker
 
 HOURS_OFF_NS = 5 * 3600 * SECOND_NS
-ELSEWHERE = """\
+ELSEWHERE = f"""\
 import sys, time
 here = time.monotonic_ns
-time.monotonic_ns = lambda: here() + int(sys.argv[2])
+time.monotonic_ns = lambda: here() + {HOURS_OFF_NS}
 import highwater.spark_loadgen.channel
 highwater.spark_loadgen.channel.clock_name = lambda: "the clock of another host"
 from highwater.spark_loadgen.process_worker import main
@@ -29,14 +30,12 @@ main()
 def two_hosts(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProcessLauncher]:
     """Every other process, from the second, is on the other host."""
     numbers = itertools.count()
-    here = process_launcher._command
+    here = child_process.program
 
-    def command(file_descriptor: int) -> list[str]:
-        if next(numbers) % 2 == 0:
-            return here(file_descriptor)
-        return [sys.executable, "-c", ELSEWHERE, str(file_descriptor), str(HOURS_OFF_NS)]
+    def program(module: str) -> list[str]:
+        return here(module) if next(numbers) % 2 == 0 else [sys.executable, "-c", ELSEWHERE]
 
-    monkeypatch.setattr(process_launcher, "_command", command)
+    monkeypatch.setattr(process_launcher, "program", program)
     with ProcessLauncher() as launcher:
         yield launcher
 

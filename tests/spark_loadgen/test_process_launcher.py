@@ -62,7 +62,7 @@ def test_a_process_that_is_killed_is_one_sentence_and_the_next_load_runs(
     # Were the load carried on to its end, the test would not come to its own.
     with pytest.raises(LoadFailed) as caught:
         launcher.run(make_plan(measure_s=3600), on_progress=kill_one)
-    assert re.fullmatch(r"a load task died: process \d+ was ended by SIGKILL", str(caught.value))
+    assert re.fullmatch(r"a load task died: process \d+ was killed by SIGKILL", str(caught.value))
     assert not workers()
     assert launcher.run(make_plan(measure_s=1)).delivery.received == 2000
 

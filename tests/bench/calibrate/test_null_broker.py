@@ -31,7 +31,7 @@ def test_records_are_counted_thrown_away_and_acknowledged(properties: dict[str, 
             producer.produce("t", b"x" * 2000, partition=number % 3, on_delivery=delivered)
             producer.poll(0)
         assert producer.flush(60) == 0
-    assert broker.records == 3000
+    assert int(broker.rest) == 3000
     assert all(sorted(found) == list(range(1000)) for found in offsets.values())
 
 
@@ -45,7 +45,7 @@ def test_an_acknowledgement_that_nobody_wants_is_not_sent() -> None:
         late = Producer({"bootstrap.servers": broker.address})
         late.produce("t", b"x")
         assert late.flush(60) == 0
-    assert broker.records >= 1
+    assert int(broker.rest) >= 1
 
 
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n" + b"x" * 200, b"\x00\x00\x00\x0a\x00\x63" + bytes(20)])

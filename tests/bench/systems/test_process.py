@@ -110,7 +110,7 @@ def test_bad_input_to_the_system_is_the_users_mistake(tmp_path: Path, statement:
 def test_one_that_dies_before_it_is_ready_tells_its_last_words(tmp_path: Path) -> None:
     said = "no space left\\n\\tat java.base/sun.nio.ch.Net.bind(Net.java:565)"
     with pytest.raises(
-        TrialError, match=r"^the broker ended with exit code 7: no space left \(its output: .*system\.log"
+        TrialError, match=r"^the broker ended with exit status 7: no space left \(its output: .*system\.log"
     ):
         start(tmp_path, f"import sys; print('{said}'); sys.exit(7)")
 
@@ -174,7 +174,7 @@ def test_a_guarded_command_that_ends_takes_along_what_it_left_behind(tmp_path: P
     with start(tmp_path, SCRIPT, READY, until_told, guard=True) as system:
         _, child = system.process_ids
         (tmp_path / "go").unlink()
-        assert "ended with exit code 0" in problem_of(system)
+        assert "ended with exit status 0" in problem_of(system)
         assert gone(child)
 
 
