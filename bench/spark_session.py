@@ -23,7 +23,7 @@ _SETTINGS: Final = {
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.sql.streaming.minBatchesToRetain": "10",
 }
-SHIPPED: Final = ("bench", "spark_loadgen")
+SHIPPED: Final = ("bench", "results", "spark_loadgen")
 """What a task imports beside what the source `highwater` does."""
 
 
