@@ -1,4 +1,4 @@
-"""Reduces what Spark raises, and what its Java prints when it does not start, to one line that a person can use."""
+"""Reduces what Spark raises, and what its Java prints, to one line that a person can use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts Spark for every room: Java, its output in a file, settings that nobody else reads; and ends all of it."""
+"""Starts Spark for every room: Java, its log, settings that nobody else reads; ends all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves as a calibration broker in a process of its own, whose CPU time is not counted as that of the clients.
+"""Serves as a calibration broker in a process of its own: its CPU time is not that of the clients.
 
 The process prints its address, serves until standard input ends, and then prints how many records it received.
 """
