@@ -15,7 +15,7 @@ _ROOMS = Path(highwater.__file__).parent
 _NEVER_PRINTED = (
     "monitor/web/cells.py",
     "monitor/alerts/message.py",
-    "monitor/history/tick.py",
+    "monitor/history/kinds.py",
     "drawing/svg.py",
 )
 
