@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from typing import Final
 
 from .command_errors import fail
@@ -40,6 +39,9 @@ def _fault_of_name(master: str) -> str | None:
 
 def master_fault(master: str) -> str | None:
     """One line if this is no master, or a standalone master of which no address answers; None otherwise."""
+    # Imported here: each command with an option --master imports this module, also to print its help.
+    import socket
+
     if fault := _fault_of_name(master):
         return fault
     faults = []

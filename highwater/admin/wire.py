@@ -69,8 +69,11 @@ def coordinator_of(cluster: Cluster, key: str, key_type: int = TRANSACTION) -> N
 
 
 def ask_controller(cluster: Cluster, request: Request[finding.Sent]) -> finding.Sent:
-    """Return the response of the controller; waits for an election. Raises CommandError when there is none."""
+    """Return the response of the controller; waits for an election.
+
+    Raises UsageError when a broker does not answer, and CommandError when the brokers know no controller.
+    """
     try:
         return finding.ask_controller(cluster.wire, request, REQUEST_TIMEOUT_S)
     except ClientError as error:
-        raise CommandError(str(error)) from None
+        raise (UsageError if error.broker else CommandError)(str(error)) from None
