@@ -89,6 +89,7 @@ def render(directory: Path, variables: str) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_a_broker_would_start_with_its_properties(rendered: Path) -> None:
     paths = sorted(rendered.glob("*-broker.properties"))
     assert len(paths) == 6, "two brokers on each of three hosts"
@@ -111,6 +112,7 @@ def test_a_broker_would_start_with_its_properties(rendered: Path) -> None:
     assert second.integer("log.retention.hours") == 12
 
 
+@pytest.mark.slow
 def test_a_host_of_several_processes_has_brokers_that_start_and_a_rack_that_is_the_host(tmp_path: Path) -> None:
     found = render(tmp_path, f"{PLAIN}broker_processes: 2\n")
     paths = sorted(found.glob("*-broker.properties"))
@@ -131,6 +133,7 @@ def test_a_host_of_several_processes_has_brokers_that_start_and_a_rack_that_is_t
     assert second.integer("reserved.broker.max.id") >= 99 + 100 * 63, "the last id of a host"
 
 
+@pytest.mark.slow
 def test_a_host_of_one_process_has_what_it_had(tmp_path: Path) -> None:
     """Or a broker of before would be restarted."""
     text = (render(tmp_path, PLAIN) / "b1-main-broker.properties").read_text()
@@ -286,6 +289,7 @@ def test_digests_of_secrets_do_for_their_texts(tmp_path: Path) -> None:
     assert unit_state.stale_files(record, [str(secret)], {str(secret): unit_state.digest(b"password")}) == []
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_set_up_and_named_no_more_is_refused(tmp_path: Path) -> None:
     configuration = tmp_path / "highwater"
     configuration.mkdir()
@@ -310,6 +314,7 @@ def test_a_broker_that_is_set_up_and_named_no_more_is_refused(tmp_path: Path) ->
         assert re.search(rf"{host} : ok=[^:]* failed={int(host in refused)} ", told)
 
 
+@pytest.mark.slow
 def test_brokers_that_fewer_processes_leave_out_are_refused_with_the_commands_that_move_what_they_have(
     tmp_path: Path,
 ) -> None:

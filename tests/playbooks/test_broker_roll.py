@@ -66,6 +66,7 @@ def releases(root: Path, current: str, previous: str) -> None:
         (root / link).symlink_to(Path("releases") / name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_half_way", [False, True])
 def test_the_previous_release_is_the_same_on_all_hosts_or_has_to_be_named(tmp_path: Path, is_half_way: bool) -> None:
     releases(tmp_path / "b1", "r3", "r2")

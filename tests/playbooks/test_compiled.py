@@ -147,6 +147,7 @@ def test_faults_of_hosts_are_those_of_the_hosts_that_were_asked() -> None:
     assert compile_faults(answers) == ["one: no"]
 
 
+@pytest.mark.slow
 def test_preflight_refuses_what_cannot_run_there(tmp_path: Path) -> None:
     local = {
         "ansible_connection": "local",
@@ -198,6 +199,7 @@ def compiled_wheel(directory: Path, code: bytes) -> str:
     return name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "told"),
     [

@@ -394,6 +394,7 @@ def test_data_of_a_zookeeper_are_looked_at_where_it_is_to_have_no_tls(
     assert zookeeper_without_tls(variables, groups) == files
 
 
+@pytest.mark.slow
 def test_all_faults_of_all_hosts_come_at_once_and_nothing_is_changed(tmp_path: Path) -> None:
     old = tmp_path / "python3"
     old.write_text("#!/bin/sh\necho python 3 9\n")

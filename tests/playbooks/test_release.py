@@ -107,6 +107,7 @@ def test_a_release_from_check_to_pruned(host: Path) -> None:
     assert not ask(host, "absent")["changed"]
 
 
+@pytest.mark.slow
 def test_what_was_cut_short_is_made_anew(host: Path) -> None:
     half = host / "broker/releases/one"
     half.mkdir(parents=True)
@@ -129,6 +130,7 @@ def test_a_release_that_some_process_was_started_from_stays(host: Path) -> None:
     assert ask(host, "pruned")["changed"]
 
 
+@pytest.mark.slow
 def test_wheels_that_lack_something_are_no_release(host: Path) -> None:
     wheel = make_wheel(host / "wheels", "highwater", "0.1", "x", "kio")
     failed = ask(host, "installed", "one", wheels=(wheel,))
@@ -136,6 +138,7 @@ def test_wheels_that_lack_something_are_no_release(host: Path) -> None:
     assert not ask(host, "found", "one")["is_installed"]
 
 
+@pytest.mark.slow
 def test_a_release_that_is_not_there_is_told_with_those_that_are(host: Path) -> None:
     install(host, "one")
     assert "release two is not installed" in ask(host, "current", "two")["msg"]
@@ -325,6 +328,7 @@ def bring(directory: Path, dest: Path, *options: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_only_wheels_that_the_host_lacks_are_brought(tmp_path: Path) -> None:
     directory, dest = tmp_path / "here", tmp_path / "there"
     dest.mkdir()

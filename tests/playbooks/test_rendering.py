@@ -151,6 +151,7 @@ def test_every_template_is_rendered() -> None:
     assert {name for name in templates if name not in told} == {"workload.yaml"}
 
 
+@pytest.mark.slow
 def test_every_service_is_judged(rendered: Path) -> None:
     judged = {re.sub("@.*[.]", "@.", unit) for unit in MOST_EXPOSED}
     assert {path.name for path in rendered.glob("*.service")} == judged
@@ -220,6 +221,7 @@ def test_units_have_no_secret_and_name_the_files_that_have(rendered: Path) -> No
     assert "EnvironmentFile=/etc/highwater/monitor/%i/environment\n" in monitor
 
 
+@pytest.mark.slow
 def test_on_a_host_with_a_name_alone_nothing_listens_where_that_name_leads_to(named: Path, tmp_path: Path) -> None:
     """Debian's installer has it at 127.0.1.1."""
     told = BrokerConfig(read_properties_file(named / "highwater-main-broker.properties"))
@@ -266,6 +268,7 @@ def written(path: Path) -> dict[str, str]:
     return {each.name: each.value for each in parse_properties(path.read_text("utf-8"))}
 
 
+@pytest.mark.slow
 def test_brokers_with_tls_take_their_properties(secure: Path, tmp_path: Path) -> None:
     """The check of a start reads the stores: those of the host are others."""
     told = written(secure / "highwater-main-broker.properties")

@@ -16,6 +16,7 @@ from tests.playbooks.playing import play, play_part, succeeded
 NUMBERS = {"spark_worker_memory_mib": "512", "spark_daemon_memory_mib": "64"}
 
 
+@pytest.mark.slow
 def test_an_address_at_which_no_other_host_finds_spark_is_refused(tmp_path: Path) -> None:
     """That of a name which the host itself has at 127.0.1.1, as Debian's installer writes it."""
     addresses = {"good": "10.0.0.1", "loopback": "127.0.1.1", "six": "fd00::1"}
@@ -30,6 +31,7 @@ def test_an_address_at_which_no_other_host_finds_spark_is_refused(tmp_path: Path
     assert "six: spark_address is fd00::1, which the host itself has at no IPv4 address" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("of_the_master", "port"), [({"spark_master_port": 7777}, 7777), ({}, 7077)])
 def test_workers_find_the_master_at_the_port_that_is_set_for_it(
     tmp_path: Path, of_the_master: dict[str, int], port: int

@@ -117,6 +117,7 @@ MISTAKES: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
+@pytest.mark.slow
 def test_a_mistake_fails_before_anything_is_changed(tmp_path: Path) -> None:
     """A host for each mistake."""
     roots = {f"host{number}": make_host(tmp_path / f"host{number}") for number in range(len(MISTAKES))}
@@ -134,6 +135,7 @@ def test_a_mistake_fails_before_anything_is_changed(tmp_path: Path) -> None:
         assert snapshot(roots[host]) == before[host]
 
 
+@pytest.mark.slow
 def test_a_container_that_cannot_be_tuned_says_why_and_fails_for_what_is_named(tmp_path: Path) -> None:
     root = make_host(tmp_path / "host", read_only_proc_sys=True, pid_namespace="pid:[4026532281]")
     before = snapshot(root)
@@ -159,6 +161,7 @@ def _with_a_disk_that_is_not_mounted(path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_not_mounted_fails_the_host_and_counts_as_mounted_in_check_mode(tmp_path: Path) -> None:
     root = _with_a_disk_that_is_not_mounted(tmp_path / "host")
     before = snapshot(root)
@@ -176,6 +179,7 @@ def test_a_disk_that_is_not_mounted_fails_the_host_and_counts_as_mounted_in_chec
     assert "mount /" not in looked.stdout, "the root is not tuned in the place of a disk to come"
 
 
+@pytest.mark.slow
 def test_the_groups_of_a_host_say_which_units_get_limits(tmp_path: Path) -> None:
     wanted = {
         "brokers": ["highwater-broker@.service"],
