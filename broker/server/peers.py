@@ -299,7 +299,7 @@ class _SocketPeer:
             step = await asyncio.to_thread(_step_of, steps, answer)
         except HandshakeError as error:
             if self._login is steps:
-                self._login_failed(f"it {error.reason}")
+                self._login_failed(error.reason)
             return
         if self._login is not steps:
             return  # the connection broke meanwhile

@@ -142,7 +142,7 @@ def test_keys_headers_null_values_and_timestamps_stay(broker: RunningBroker, adm
 
 def test_reading_from_the_middle_of_a_batch_the_end_and_a_timestamp(broker: RunningBroker, admin: Any) -> None:
     create(admin, "positions")
-    producer = Producer({"log_level": 0, "bootstrap.servers": broker.address, "linger.ms": 50})
+    producer = Producer({"log_level": 0, "bootstrap.servers": broker.address, "linger.ms": 60_000})
     for number in range(100):
         producer.produce("positions", str(number).encode(), timestamp=1_600_000_000_000 + number)
     producer.flush(DEADLINE_S)

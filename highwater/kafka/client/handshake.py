@@ -28,8 +28,8 @@ class HandshakeError(Exception):
 
     def __init__(self, text: str, reason: str = "") -> None:
         super().__init__(text)
-        self.reason = reason or text
-        """The text without the properties of a client."""
+        self.reason = reason or f"it {text}"
+        """A clause with its subject, without the properties of a client."""
 
 
 _SETTINGS: Final = {
@@ -58,26 +58,26 @@ def login(credential: Credential, versions: Versions) -> Generator[Step, Any, in
         known = " or ".join(others)
         raise HandshakeError(
             f"does not take {credential.mechanism}; set sasl.mechanism to {known}",
-            f"does not take {credential.mechanism}, but {known}",
+            f"it does not take {credential.mechanism}, but {known}",
         )
     try:
         exchange = credential.begin()
     except LoginError as error:
-        raise HandshakeError(f"cannot be logged in to: {error}") from None
+        raise HandshakeError(f"cannot be logged in to: {error}", str(error)) from None
     is_token = credential.mechanism == OAUTHBEARER
     token: bytes | None = exchange.first()
     lifetime_ms = 0
     while token is not None:
         answer = yield _step(sasl_authenticate(token), versions)
         if answer.error:
-            reason = f"refuses the login: {answer.error.rstrip('.')}"
-            raise HandshakeError(f"{reason}; check {_SETTINGS[is_token]}", reason)
+            reason = answer.error.rstrip(".")
+            raise HandshakeError(f"refuses the login: {reason}; check {_SETTINGS[is_token]}", reason)
         lifetime_ms = answer.lifetime_ms
         try:
             token = exchange.answer(answer.token)
         except LoginError as error:
             reason = f"fails in the login: {error}"
-            raise HandshakeError(f"{reason}; check {_SETTINGS[is_token]}", reason) from None
+            raise HandshakeError(f"{reason}; check {_SETTINGS[is_token]}", f"it {reason}") from None
     return lifetime_ms
 
 

@@ -216,7 +216,8 @@ def test_a_wrong_password_of_the_brokers_ends_the_start_at_once(directory: Path)
     reason = failed.errors.splitlines()[-1]
     assert re.fullmatch(
         r"error: broker-[12] cannot log in to (broker [12]|the controller) at 127\.0\.0\.1:\d+ "
-        r"\(listener SASL_PLAINTEXT\) as User:b: Authentication failed: Invalid username or password\. Check username, "
+        r"\(listener SASL_PLAINTEXT\) as User:b: SASL_AUTHENTICATION_FAILED \(58\): "
+        r"Authentication failed: Invalid username or password\. Check username, "
         r"password and user_b in listener\.name\.sasl_plaintext\.plain\.sasl\.jaas\.config",
         reason,
     )

@@ -456,7 +456,7 @@ def test_a_wrong_password_is_told(broker: Any, caplog: pytest.LogCaptureFixture)
     (line,) = warnings(caplog)
     assert line == (
         f"cannot log in to broker 7 at 127.0.0.1:{broker[1]['SASL_SSL']} (listener SASL_SSL) as User:inside: "
-        "it refuses the login: SASL_AUTHENTICATION_FAILED (58): "
+        "SASL_AUTHENTICATION_FAILED (58): "
         "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-512. "
         "Check username and password in listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config, and that ZooKeeper has "
         "this user, with SCRAM-SHA-512"
