@@ -314,6 +314,13 @@ class _SocketPeer:
             if isinstance(body, PeerFailure):
                 return  # `_fail` answers pending requests
             found = request.decode(Decoder(body, flexible=request.api.is_flexible(version)), version)
+            if found is not None if request.api.key == SASL_HANDSHAKE else found.error:
+                # At once: the other end closes the connection, and a thread would hear of that before the reason.
+                try:
+                    _step_of(steps, found)
+                except HandshakeError as error:
+                    self._login_failed(error.reason)
+                return
             self._logging_in = self._loop.create_task(self._log_in(steps, found))
 
         # It comes before all that waits; the time-out of that holds for this too.
