@@ -25,7 +25,7 @@ from highwater.broker.cluster.peers import Endpoint, OnBreak, PeerFailure
 from highwater.broker.server.peer_refusals import PeerRefusals
 from highwater.broker.server.peer_security import PeerSecurity
 from highwater.broker.settings.config import BrokerConfig
-from highwater.kafka.client.handshake import HandshakeError, Step, login, renewal_s
+from highwater.kafka.client.handshake import HandshakeError, Step, is_refusal, login, renewal_s
 from highwater.kafka.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, api_of
 from highwater.kafka.protocol.frame import FrameReceiver, Part, Parts
 from highwater.kafka.protocol.primitives import NO_TAGS, Decoder, MalformedRequestError
@@ -296,7 +296,8 @@ class _SocketPeer:
     async def _log_in(self, steps: Generator[Step, Any, int], answer: Any = None) -> None:
         """Take an answer of the login, None at first, in another thread: it hashes, or asks for a token."""
         try:
-            step = await asyncio.to_thread(_step_of, steps, answer)
+            # A refusal waits for no thread: the other end closes the connection right after it.
+            step = _step_of(steps, answer) if is_refusal(answer) else await asyncio.to_thread(_step_of, steps, answer)
         except HandshakeError as error:
             if self._login is steps:
                 self._login_failed(error.reason)
@@ -314,13 +315,6 @@ class _SocketPeer:
             if isinstance(body, PeerFailure):
                 return  # `_fail` answers pending requests
             found = request.decode(Decoder(body, flexible=request.api.is_flexible(version)), version)
-            if found is not None if request.api.key == SASL_HANDSHAKE else found.error:
-                # At once: the other end closes the connection, and a thread would hear of that before the reason.
-                try:
-                    _step_of(steps, found)
-                except HandshakeError as error:
-                    self._login_failed(error.reason)
-                return
             self._logging_in = self._loop.create_task(self._log_in(steps, found))
 
         # It comes before all that waits; the time-out of that holds for this too.

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final, NamedTuple
 
-from highwater.kafka.client.request import Request, Versions, api_versions, sasl_authenticate, sasl_handshake
+from highwater.kafka.client.request import (
+    Request,
+    SaslAnswer,
+    Versions,
+    api_versions,
+    sasl_authenticate,
+    sasl_handshake,
+)
 from highwater.kafka.login.credentials import OAUTHBEARER, Credential, LoginError
 
 _LIFETIME_SHARE: Final = 0.85
@@ -79,6 +86,11 @@ def login(credential: Credential, versions: Versions) -> Generator[Step, Any, in
             reason = f"fails in the login: {error}"
             raise HandshakeError(f"{reason}; check {_SETTINGS[is_token]}", f"it {reason}") from None
     return lifetime_ms
+
+
+def is_refusal(answer: SaslAnswer | tuple[str, ...] | None) -> bool:
+    """Whether an answer to `login` ends it: the next step raises HandshakeError, without a hash and without a token."""
+    return bool(answer.error) if isinstance(answer, SaslAnswer) else answer is not None
 
 
 def _step(request: Request[Any], versions: Versions) -> Step:
