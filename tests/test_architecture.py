@@ -418,7 +418,7 @@ def test_few_modules_stand_loose_in_the_broker() -> None:
 
 
 # Where a class is found by its name alone; other rooms have names that two classes share.
-UNIQUE_CLASSES = ("common", "drawing", "kafka", "monitor", "reports", "results", "spark_loadgen", "tuning")
+UNIQUE_CLASSES = ("common", "drawing", "kafka", "monitor", "pipeline", "reports", "results", "spark_loadgen", "tuning")
 
 
 @pytest.mark.parametrize("room", UNIQUE_CLASSES)

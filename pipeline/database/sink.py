@@ -1,4 +1,4 @@
-"""The sink for foreachBatch: `Sink(url, table).write`."""
+"""The sink for foreachBatch: `DatabaseSink(url, table).write`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from highwater.pipeline.progress.in_hand import OncePerBatch, batch_in_hand
 _ONCE: Final = OncePerBatch()
 
 
-class Sink:
+class DatabaseSink:
     """Each micro-batch exactly once into a table of SQLite, PostgreSQL, MariaDB or MySQL."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Sink:
         self._writer = Writer(dialect_of(address), table, self.name, key=key, create=create, first_batch=first_batch)
 
     def __repr__(self) -> str:
-        return f"Sink({self._id})"
+        return f"DatabaseSink({self._id})"
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, or nothing if it is stored already: for `writeStream.foreachBatch(sink.write)`.

@@ -21,7 +21,7 @@ DEADLINE_S: Final = 60.0
 _UNKNOWN: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.GROUP_ID_NOT_FOUND)
 
 
-class Cluster:
+class DrillCluster:
     """properties: librdkafka's, `bootstrap.servers` among them."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:

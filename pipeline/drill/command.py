@@ -19,7 +19,7 @@ from highwater.common.spark_master import checked_master
 from highwater.kafka.client.errors import ClientSettingsError
 from highwater.kafka.client.java_names import as_librdkafka_has_it
 from highwater.pipeline.drill import kinds
-from highwater.pipeline.drill.cluster import Cluster
+from highwater.pipeline.drill.cluster import DrillCluster
 from highwater.pipeline.drill.drill import Asked, drill
 from highwater.pipeline.drill.errors import DrillSetupError
 from highwater.pipeline.drill.kinds import KINDS, Kind
@@ -185,7 +185,7 @@ def _properties(bootstrap_servers: str, command_config: Path | None) -> dict[str
     return {**given, "bootstrap.servers": bootstrap_servers}
 
 
-def output_of(kind: str, sink: str, database: str, directory: str = "") -> Callable[[str, Path, Cluster], Output]:
+def output_of(kind: str, sink: str, database: str, directory: str = "") -> Callable[[str, Path, DrillCluster], Output]:
     if kind == kinds.FILE:
         path = Path(sink)
         load(path, ["write", "read"])

@@ -13,7 +13,7 @@ from typing import Final
 from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint
 from highwater.pipeline.drill.driver_process import DriverProcess
 from highwater.pipeline.drill.errors import DrillError, DrillSetupError
-from highwater.pipeline.drill.model import Launch, RoundPlan, RoundResult, Stop, Victim
+from highwater.pipeline.drill.model import Launch, PlannedStop, RoundPlan, RoundResult, Victim
 from highwater.pipeline.drill.track import BATCHES_OF_A_ROUND, RECORDS_OF_A_ROUND, Track
 
 _REACH_DEADLINE_S: Final = 240.0
@@ -120,7 +120,7 @@ class Conductor:
             track.produce(RECORDS_OF_A_ROUND // BATCHES_OF_A_ROUND // 2)
         self._await_through()
 
-    def _stop_at(self, stop: Stop, tracks: Collection[Track], share: int) -> Collection[Track]:
+    def _stop_at(self, stop: PlannedStop, tracks: Collection[Track], share: int) -> Collection[Track]:
         """Produce the first `share` records of the round, and kill the victim at its moment. Returns whom it struck."""
         point = stop.moment
         if point is not None and point is not CrashPoint.SOURCE_FIRST_OFFSETS:
@@ -189,7 +189,7 @@ class Conductor:
 
     # Victims
 
-    def _strike(self, stop: Stop, waiting: Waiting) -> Collection[Track]:
+    def _strike(self, stop: PlannedStop, waiting: Waiting) -> Collection[Track]:
         """Kill, and let all go on. Returns those whose victim was there: without one, a round proves nothing."""
         driver = self._driver
         assert driver is not None

@@ -32,24 +32,24 @@ from highwater.pipeline.source.stream import StreamReader
 
 
 @dataclass(frozen=True, slots=True)
-class Formats:
+class FormatNames:
     """Names for `format(…)`."""
 
     source: str = "highwater"
     sink: str = "highwater"
 
 
-def without(safeguard: str, kind: str, session: SparkSession) -> Formats:
+def without(safeguard: str, kind: str, session: SparkSession) -> FormatNames:
     """Take it away; returns the formats to use from now on."""
     if safeguard == FIRST_OFFSETS:
         session.dataSource.register(_ForgetfulSource)
-        return Formats(source=_ForgetfulSource.name())
+        return FormatNames(source=_ForgetfulSource.name())
     if kind == TOPIC_PARTITION:
         # Tasks write in processes of their own, to which Spark sends the writer.
         session.dataSource.register(_CARELESS[safeguard])
-        return Formats(sink=_CARELESS[safeguard].name())
+        return FormatNames(sink=_CARELESS[safeguard].name())
     _TAKE_AWAY[safeguard](kind)
-    return Formats()
+    return FormatNames()
 
 
 class _ForgetfulReader(StreamReader):

@@ -17,7 +17,7 @@ from typing import Final
 from highwater.common.spark_java import Java, find_spark_java
 from highwater.pipeline.crash_points import CrashPoint
 from highwater.pipeline.drill.class_archive import jvm_options
-from highwater.pipeline.drill.cluster import Cluster
+from highwater.pipeline.drill.cluster import DrillCluster
 from highwater.pipeline.drill.conductor import Conductor, Setting
 from highwater.pipeline.drill.errors import DrillSetupError
 from highwater.pipeline.drill.kinds import KINDS, Kind
@@ -62,7 +62,7 @@ class Asked:
     rounds: int
     seed: int
     out: Path
-    make_output: Callable[[str, Path, Cluster], Output]
+    make_output: Callable[[str, Path, DrillCluster], Output]
     """Takes a name for what it makes, a folder for what it keeps in files, and the cluster."""
     properties: Mapping[str, str] = field(default_factory=dict)
     source: Mapping[str, str] = field(default_factory=dict)
@@ -148,7 +148,7 @@ def _run(left: Sequence[tuple[Asked, Results]], scratch: Path, tell: Callable[[s
     with ExitStack() as stack:
         for server in ours.values():
             stack.callback(server.kill)
-        cluster = Cluster(properties)
+        cluster = DrillCluster(properties)
         victims = [_victims(each, KINDS[each.kind], {**ours, **each.servers}) for each in asked]
         tracks = [
             stack.enter_context(_track(each, {**ours, **each.servers}, killed, cluster, source, scratch, rng, tell))
@@ -184,7 +184,7 @@ def _track(
     asked: Asked,
     servers: Mapping[Victim, Server],
     victims: Sequence[Victim],
-    cluster: Cluster,
+    cluster: DrillCluster,
     source: Mapping[str, str],
     scratch: Path,
     rng: random.Random,

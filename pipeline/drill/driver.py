@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from highwater.pipeline.crash_points import QUERY_PROPERTY
-from highwater.pipeline.drill.controls import Formats, without
+from highwater.pipeline.drill.controls import FormatNames, without
 from highwater.pipeline.drill.drilled_source import QUERY_OPTION, DrilledSource
 from highwater.pipeline.drill.model import Launch, QuerySpec, SinkSpec
 from highwater.pipeline.drill.user_file import UserFileError, load
@@ -45,7 +45,7 @@ class Driver:
         self._events = events
         self._telling = threading.Lock()
         self._queries: dict[str, StreamingQuery] = {}
-        self._formats = Formats()
+        self._formats = FormatNames()
         self._without = ""
         self._transform: Callable[[DataFrame], DataFrame] = _plain
         if launch.transform:

@@ -40,7 +40,7 @@ def moment_name(moment: Moment) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class PlannedStop:
     moment: Moment
     victim: Victim
 
@@ -49,9 +49,9 @@ class Stop:
 class RoundPlan:
     """begins_query: with a new checkpoint. earlier: a kill that is needed before there is anything to stop at."""
 
-    stop: Stop
+    stop: PlannedStop
     begins_query: bool
-    earlier: Stop | None = None
+    earlier: PlannedStop | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from highwater.pipeline.drill.cluster import Cluster
+from highwater.pipeline.drill.cluster import DrillCluster
 from highwater.pipeline.drill.kinds import KINDS
 from highwater.pipeline.drill.ledger import Row
 from highwater.pipeline.drill.model import SinkSpec
@@ -56,7 +56,7 @@ class FileOutput:
 class TopicOutput:
     """A topic, read by librdkafka with isolation.level=read_committed."""
 
-    def __init__(self, kind: str, topic: str, partitions: int, cluster: Cluster) -> None:
+    def __init__(self, kind: str, topic: str, partitions: int, cluster: DrillCluster) -> None:
         self._topic = topic
         self._cluster = cluster
         cluster.create_topic(topic, partitions)

@@ -8,7 +8,7 @@ from itertools import cycle, islice
 from typing import Final, TypeVar
 
 from highwater.pipeline.crash_points import CrashPoint
-from highwater.pipeline.drill.model import Moment, RoundPlan, Stop, Victim
+from highwater.pipeline.drill.model import Moment, PlannedStop, RoundPlan, Victim
 
 Value = TypeVar("Value")
 
@@ -37,8 +37,8 @@ def plan_rounds(
     for moment in islice(order, rounds):
         begins = not plans or moment is CrashPoint.SOURCE_FIRST_OFFSETS or since_beginning >= ROUNDS_OF_A_QUERY
         since_beginning = 1 if begins else since_beginning + 1
-        earlier = Stop(CrashPoint.SINK_COMMITTED, Victim.DRIVER) if moment is CrashPoint.SINK_SKIPPED else None
-        plans.append(RoundPlan(Stop(moment, next(turns[moment])), begins, earlier))
+        earlier = PlannedStop(CrashPoint.SINK_COMMITTED, Victim.DRIVER) if moment is CrashPoint.SINK_SKIPPED else None
+        plans.append(RoundPlan(PlannedStop(moment, next(turns[moment])), begins, earlier))
     return plans
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.pipeline.crash_points import CrashPoint
-from highwater.pipeline.drill.cluster import Cluster
+from highwater.pipeline.drill.cluster import DrillCluster
 from highwater.pipeline.drill.ledger import Ledger, partial_batches, sizes_of_batches
 from highwater.pipeline.drill.model import QuerySpec, RoundPlan, RoundResult, Victim, moment_name
 from highwater.pipeline.drill.outputs import Output
@@ -33,7 +33,7 @@ class TrackSetting:
 
     name: str
     folder: Path
-    cluster: Cluster
+    cluster: DrillCluster
     source: Mapping[str, str]
     output: Output
     victims: frozenset[Victim]

@@ -78,23 +78,23 @@ def _to_file(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
 
 
 def _to_database(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
-    from highwater.pipeline.database.sink import Sink  # only who drills a database needs its client
+    from highwater.pipeline.database.sink import DatabaseSink  # only who drills a database needs its client
 
-    sink = Sink(spec.sink.target["url"], spec.sink.target["table"], create=True)
+    sink = DatabaseSink(spec.sink.target["url"], spec.sink.target["table"], create=True)
     return _by_batch(frame, spec, sink.write, _with_columns)
 
 
 def _to_parquet(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
-    from highwater.pipeline.files.parquet import Sink
+    from highwater.pipeline.files.parquet import ParquetSink
 
-    return _by_batch(frame, spec, Sink(spec.sink.target["directory"]).write, _with_columns)
+    return _by_batch(frame, spec, ParquetSink(spec.sink.target["directory"]).write, _with_columns)
 
 
 def _to_topic_by_batch(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
-    from highwater.pipeline.sink.batch_transaction import Sink
+    from highwater.pipeline.sink.batch_transaction import TransactionalSink
 
     topic = spec.sink.target["topic"]
-    sink = Sink(_cluster_of(spec), topic, topic)
+    sink = TransactionalSink(_cluster_of(spec), topic, topic)
     return _by_batch(frame, spec, sink.write, _with_header)
 
 

@@ -48,7 +48,7 @@ class FilesError(PipelineError):
     """A folder cannot be written. Nothing of the batch is visible."""
 
 
-class Sink:
+class ParquetSink:
     """Each micro-batch exactly once as `query=<id>/batch=<id>/*.parquet` in a folder that all executors share."""
 
     def __init__(self, directory: str | Path, *, compression: str = DEFAULT_CODEC, first_batch: int = 0) -> None:
@@ -65,7 +65,7 @@ class Sink:
         self._first_batch = first_batch
 
     def __repr__(self) -> str:
-        return f"Sink({self.directory})"
+        return f"ParquetSink({self.directory})"
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, or nothing if it is stored already: for `writeStream.foreachBatch(sink.write)`.

@@ -26,7 +26,7 @@ from highwater.kafka.requests.fetch import Fetch, Fetched, fetch_records
 from highwater.kafka.requests.find_coordinator import GROUP, TRANSACTION, find_coordinator
 from highwater.pipeline.errors import ClientError
 from highwater.pipeline.kafka import requests
-from highwater.pipeline.kafka.connection import UNREACHABLE, Connection, RefusedError
+from highwater.pipeline.kafka.connection import UNREACHABLE, BrokerConnection, HandshakeError
 from highwater.pipeline.kafka.model import (
     EARLIEST,
     LATEST,
@@ -36,7 +36,7 @@ from highwater.pipeline.kafka.model import (
     Edge,
     ListedOffset,
     OutOfRange,
-    Partition,
+    PartitionMetadata,
     Producer,
     Topic,
 )
@@ -84,7 +84,7 @@ class Client:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._connections: dict[Address, Connection] = {}
+        self._connections: dict[Address, BrokerConnection] = {}
         self._has_answer = False
         """Some broker has answered: what breaks later is no wrong setting."""
         self._brokers: dict[int, Address] = {}
@@ -276,7 +276,7 @@ class Client:
 
         return self._retry(attempt)
 
-    def connection_to_leader(self, of: TopicPartition) -> Connection | None:
+    def connection_to_leader(self, of: TopicPartition) -> BrokerConnection | None:
         """A connection for several requests in flight; None if there is no leader, or no way to it, now.
 
         Until the caller has received all answers, any other call of this client may close the connection. Raises
@@ -476,7 +476,7 @@ class Client:
         for (topic, partition), error in failed.items():
             known = self._topics.get(topic)
             if error.code in _MOVED and known is not None and partition in known.partitions:
-                forgotten = Partition(None, known.partitions[partition].leader_epoch)
+                forgotten = PartitionMetadata(None, known.partitions[partition].leader_epoch)
                 self._topics[topic] = replace(known, partitions={**known.partitions, partition: forgotten})
 
     def _can_pass(self, of: TopicPartition, error: BrokerError) -> bool:
@@ -496,19 +496,19 @@ class Client:
             if self._has_answer:
                 found = failure(address, request.name, error)
             elif (found := explained(address, self.settings, request.name, error)).is_refusal:
-                raise RefusedError(str(found)) from None
+                raise HandshakeError(str(found)) from None
             self._brokers = {node: each for node, each in self._brokers.items() if each != address}
             raise _UnreachableError(str(found)) from error
         self._has_answer = True
         return answer
 
-    def _connection(self, address: Address) -> Connection:
+    def _connection(self, address: Address) -> BrokerConnection:
         """The connection to a broker, made if need be. Raises UNREACHABLE or ClientError."""
         connection = self._connections.get(address)
         if connection is None or not connection.is_usable:
             if connection is not None:
                 connection.close()
-            connection = self._connections[address] = Connection(address, self.settings)
+            connection = self._connections[address] = BrokerConnection(address, self.settings)
         return connection
 
     def _ask_any(self, request: Request[Answer]) -> Answer:

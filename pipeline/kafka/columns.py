@@ -24,7 +24,7 @@ class Needs(IntEnum):
     """Every record."""
 
 
-class Column(NamedTuple):
+class Field(NamedTuple):
     name: str
     type: Any
     needs: Needs
@@ -36,26 +36,26 @@ _HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.bi
 COLUMNS: Final = {
     column.name: column
     for column in (
-        Column("key", pa.binary(), Needs.RECORD, "the record's key; null if it has none"),
-        Column("value", pa.binary(), Needs.RECORD, "the record's value; null for a tombstone"),
-        Column("topic", pa.string(), Needs.HEADER, "the name of the topic"),
-        Column("partition", pa.int32(), Needs.HEADER, "the number of the partition"),
-        Column("offset", pa.int64(), Needs.HEADER, "the record's offset"),
-        Column(
+        Field("key", pa.binary(), Needs.RECORD, "the record's key; null if it has none"),
+        Field("value", pa.binary(), Needs.RECORD, "the record's value; null for a tombstone"),
+        Field("topic", pa.string(), Needs.HEADER, "the name of the topic"),
+        Field("partition", pa.int32(), Needs.HEADER, "the number of the partition"),
+        Field("offset", pa.int64(), Needs.HEADER, "the record's offset"),
+        Field(
             "timestamp",
             pa.timestamp("us", tz="UTC"),
             Needs.RECORD,
             "when it was created or appended, see next; null beyond 292,000 years",
         ),
-        Column("timestampType", pa.int32(), Needs.HEADER, "0: the producer's time; 1: the broker's, when it appended"),
-        Column("headers", _HEADERS_TYPE, Needs.RECORD, "the record's headers; null if it has none"),
-        Column("keyBytes", pa.int32(), Needs.RECORD, "the size of the key; null if there is no key"),
-        Column("valueBytes", pa.int32(), Needs.RECORD, "the size of the value; null if there is no value"),
-        Column("keyHash", pa.int32(), Needs.RECORD, "murmur2 of the key, as Kafka's partitioner computes it"),
-        Column("batchBytes", pa.int32(), Needs.HEADER, "the size of the record's batch in the log, compressed"),
-        Column("codec", pa.string(), Needs.HEADER, "the compression of the batch: none, gzip, snappy, lz4, zstd"),
-        Column("producerId", pa.int64(), Needs.HEADER, "the producer's id; null if it is not idempotent"),
-        Column("leaderEpoch", pa.int32(), Needs.HEADER, "the leader epoch in which the batch was appended"),
+        Field("timestampType", pa.int32(), Needs.HEADER, "0: the producer's time; 1: the broker's, when it appended"),
+        Field("headers", _HEADERS_TYPE, Needs.RECORD, "the record's headers; null if it has none"),
+        Field("keyBytes", pa.int32(), Needs.RECORD, "the size of the key; null if there is no key"),
+        Field("valueBytes", pa.int32(), Needs.RECORD, "the size of the value; null if there is no value"),
+        Field("keyHash", pa.int32(), Needs.RECORD, "murmur2 of the key, as Kafka's partitioner computes it"),
+        Field("batchBytes", pa.int32(), Needs.HEADER, "the size of the record's batch in the log, compressed"),
+        Field("codec", pa.string(), Needs.HEADER, "the compression of the batch: none, gzip, snappy, lz4, zstd"),
+        Field("producerId", pa.int64(), Needs.HEADER, "the producer's id; null if it is not idempotent"),
+        Field("leaderEpoch", pa.int32(), Needs.HEADER, "the leader epoch in which the batch was appended"),
     )
 }
 

@@ -23,24 +23,24 @@ _TOKEN_TIMEOUT_S: Final = 10.0
 _KEPT: Final = 32
 
 
-class RefusedError(ClientError):
+class HandshakeError(ClientError):
     """The broker and this client do not come together: TLS, login or versions. A retry would change nothing."""
 
 
-class Connection(blocking_connection.BlockingConnection):
-    """Connects when it is made. Raises UNREACHABLE, or RefusedError."""
+class BrokerConnection(blocking_connection.BlockingConnection):
+    """Connects when it is made. Raises UNREACHABLE, or HandshakeError."""
 
     def __init__(self, address: Address, settings: Settings) -> None:
         try:
             super().__init__(address, settings, None if settings.sasl is None else credential(settings.sasl))
         except (errors.ClientError, TlsError) as error:
-            raise RefusedError(str(error)) from None
+            raise HandshakeError(str(error)) from None
 
     def send(self, request: Request[Any]) -> None:
         try:
             super().send(request)
         except errors.ClientError as error:
-            raise RefusedError(str(error)) from None
+            raise HandshakeError(str(error)) from None
 
     def memory(self, size: int) -> memoryview:
         return np.empty(size, np.uint8).data

@@ -26,7 +26,7 @@ LATEST: Final = Edge.LATEST
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionMetadata:
     """leader: id of the broker, None while there is none."""
 
     leader: int | None
@@ -43,7 +43,7 @@ class Topic:
     name: str
     topic_id: UUID | None
     is_internal: bool
-    partitions: Mapping[int, Partition]
+    partitions: Mapping[int, PartitionMetadata]
     error: BrokerError | None = None
 
 

@@ -32,7 +32,7 @@ class OffsetRange(NamedTuple):
     topic_id: UUID | None = None
 
 
-class LostError(PipelineError):
+class OffsetOutOfRangeError(PipelineError):
     """Offsets of the range are not in the log."""
 
     def __init__(self, wanted: OffsetRange, offset: int, log: OutOfRange) -> None:
@@ -44,7 +44,7 @@ class LostError(PipelineError):
         self.offset = offset
         self.log = log
 
-    def __reduce__(self) -> tuple[type[LostError], tuple[OffsetRange, int, OutOfRange]]:
+    def __reduce__(self) -> tuple[type[OffsetOutOfRangeError], tuple[OffsetRange, int, OutOfRange]]:
         """Spark pickles errors between its processes."""
         return type(self), (self.wanted, self.offset, self.log)
 
@@ -74,8 +74,8 @@ def read_range(
 ) -> Iterator[Decoded]:
     """Yield what each fetch holds, until `next_offset` is the end of the range.
 
-    A `Decoded` can be without rows. Raises RecordsError, ClientError, LostError; and UnreadableError, also if the
-    partition does not grow to the end of the range within `patience_ms`, which is `default.api.timeout.ms` if None.
+    A `Decoded` can be without rows. Raises RecordsError, ClientError, OffsetOutOfRangeError; UnreadableError, also if
+    the partition does not grow to the end of the range within `patience_ms`, which is `default.api.timeout.ms` if None.
     """
 
     def fetch_from(offset: int) -> Fetch:
@@ -95,7 +95,7 @@ def read_range(
     while answer is not None:
         fetched = answer()
         if isinstance(fetched, OutOfRange):
-            raise LostError(wanted, offset, fetched)
+            raise OffsetOutOfRangeError(wanted, offset, fetched)
         if isinstance(fetched, BrokerError):
             raise UnreadableError(wanted, offset, fetched)
         following = max(offset, offset_after(fetched.records) or offset)

@@ -21,7 +21,7 @@ from highwater.pipeline.kafka.model import (
     CommittedOffset,
     Edge,
     ListedOffset,
-    Partition,
+    PartitionMetadata,
     Producer,
     Topic,
 )
@@ -49,7 +49,7 @@ def metadata(topics: Collection[str] | None) -> Request[Cluster]:
 
 def _topic(answer: Any) -> Topic:
     partitions = {
-        each.partition_index: Partition(
+        each.partition_index: PartitionMetadata(
             each.leader_id if each.leader_id >= 0 else None, getattr(each, "leader_epoch", -1)
         )
         for each in answer.partitions

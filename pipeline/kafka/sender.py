@@ -21,7 +21,7 @@ from highwater.kafka.requests.broker_error import BrokerError
 from highwater.pipeline.errors import PipelineError
 from highwater.pipeline.kafka import requests
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.connection import UNREACHABLE, Connection
+from highwater.pipeline.kafka.connection import UNREACHABLE, BrokerConnection
 from highwater.pipeline.kafka.encode import EncodedBatch
 from highwater.pipeline.kafka.model import Appended, Producer
 
@@ -94,10 +94,10 @@ class BatchSender:
         self._written: dict[TopicPartition, Written] = {
             of: Written(next_sequence=sequence) for of, sequence in (sequences or {}).items()
         }
-        self._connection_of: dict[TopicPartition, Connection] = {}
-        self._waiting: dict[Connection, dict[TopicPartition, _Batch]] = {}
+        self._connection_of: dict[TopicPartition, BrokerConnection] = {}
+        self._waiting: dict[BrokerConnection, dict[TopicPartition, _Batch]] = {}
         """What the next request to each leader is made of."""
-        self._in_flight: dict[Connection, deque[tuple[Request[Any], list[_Batch]]]] = {}
+        self._in_flight: dict[BrokerConnection, deque[tuple[Request[Any], list[_Batch]]]] = {}
 
     def send(self, of: TopicPartition, batch: EncodedBatch) -> None:
         """Send a batch now or with others. Raises FencedError, RefusedBatchError or ClientError of this or others."""
@@ -150,7 +150,7 @@ class BatchSender:
         if sum(len(each.data) for each in waiting.values()) >= REQUEST_BYTES:
             self._dispatch(connection)
 
-    def _dispatch(self, connection: Connection) -> None:
+    def _dispatch(self, connection: BrokerConnection) -> None:
         batches = list(self._waiting.pop(connection, {}).values())
         if not batches:
             return
@@ -168,7 +168,7 @@ class BatchSender:
         except UNREACHABLE:
             self._recover(connection)
 
-    def _receive(self, connection: Connection) -> None:
+    def _receive(self, connection: BrokerConnection) -> None:
         """Wait for the oldest answer."""
         in_flight = self._in_flight[connection]
         try:
@@ -208,7 +208,7 @@ class BatchSender:
                 self._refuse_batch(batch, answer)
         return failed
 
-    def _recover(self, connection: Connection, failed: Sequence[_Batch] = ()) -> None:
+    def _recover(self, connection: BrokerConnection, failed: Sequence[_Batch] = ()) -> None:
         """Send again what failed or has no answer; the connection may be lost."""
         unanswered = [batch for _, batches in self._in_flight.pop(connection, ()) for batch in batches]
         self._send_again([*failed, *unanswered])

@@ -23,7 +23,7 @@ from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.messaging.brake import WINDOW_MS, FloodBrake
 from highwater.pipeline.messaging.clock import now_ms
 from highwater.pipeline.messaging.delivery import Delivery
-from highwater.pipeline.messaging.errors import MessagingError, NotCommittedError, RefusedError
+from highwater.pipeline.messaging.errors import MessagingError, NotCommittedError, RejectedError
 from highwater.pipeline.messaging.exchange import Exchange
 from highwater.pipeline.messaging.filter import parse_filter
 from highwater.pipeline.messaging.levels import DELAY_PATTERN, ROCKETMQ_LEVELS_MS, GroupTopics, check_levels
@@ -178,7 +178,7 @@ class RetryingConsumer:
         try:
             self._check_topics(batch.outgoing)
             self._exchange.commit(batch.outgoing, batch.offsets)
-        except RefusedError as error:
+        except RejectedError as error:
             if batch.taken == 1:
                 raise MessagingError(f"{batch.last}: its outcome cannot be written: {error}") from None
             self._careful_for = batch.taken
@@ -195,10 +195,10 @@ class RetryingConsumer:
         return batch.taken
 
     def _check_topics(self, outgoing: Sequence[Outgoing]) -> None:
-        """Raises RefusedError for topics that do not exist: the client would look for them until a time-out."""
+        """Raises RejectedError for topics that do not exist: the client would look for them until a time-out."""
         missing = {topic for topic in {each.topic for each in outgoing} if self._topics.partitions(topic) is None}
         if missing:
-            raise RefusedError(
+            raise RejectedError(
                 {
                     index: self._topics.absence_of(each.topic)
                     for index, each in enumerate(outgoing)

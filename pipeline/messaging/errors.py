@@ -15,7 +15,7 @@ class NotCommittedError(MessagingError):
     """The transaction was aborted: nothing of it is written, and it can be tried again."""
 
 
-class RefusedError(MessagingError):
+class RejectedError(MessagingError):
     """The broker does not take some records, however often they are sent; nothing of the transaction is written."""
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
@@ -23,6 +23,6 @@ class RefusedError(MessagingError):
         super().__init__("; ".join(sorted(set(reasons.values()))))
         self.reasons = dict(reasons)
 
-    def __reduce__(self) -> tuple[type[RefusedError], tuple[dict[int, str]]]:
+    def __reduce__(self) -> tuple[type[RejectedError], tuple[dict[int, str]]]:
         """Errors of this room can be pickled."""
         return type(self), (self.reasons,)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from highwater.common import topic_partition
-from highwater.pipeline.messaging.errors import MessagingError, NotCommittedError, RefusedError
+from highwater.pipeline.messaging.errors import MessagingError, NotCommittedError, RejectedError
 from highwater.pipeline.messaging.record import Outgoing, Record
 
 _START_TIMEOUT_S: Final = 60.0
@@ -134,7 +134,7 @@ class Exchange:
     def commit(self, outgoing: Sequence[Outgoing], offsets: Mapping[Partition, int]) -> None:
         """Write these records, and the offsets to read next, in one transaction.
 
-        Raises NotCommittedError or RefusedError if nothing of it is written, MessagingError if this member cannot go
+        Raises NotCommittedError or RejectedError if nothing of it is written, MessagingError if this member cannot go
         on.
         """
         failures: dict[int, KafkaError] = {}
@@ -160,7 +160,7 @@ class Exchange:
                 if error.code() in _REFUSED
             }
             if refused:
-                raise RefusedError(refused) from None
+                raise RejectedError(refused) from None
             raise NotCommittedError(f"{self._who}: {_text(failure)}") from None
 
     def _produce(self, outgoing: Outgoing, index: int, failures: dict[int, KafkaError]) -> None:

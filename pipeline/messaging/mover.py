@@ -14,7 +14,7 @@ from typing import Any, Final
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.pipeline.errors import PipelineError
 from highwater.pipeline.messaging.clock import now_ms
-from highwater.pipeline.messaging.errors import MessagingError, NotCommittedError, RefusedError
+from highwater.pipeline.messaging.errors import MessagingError, NotCommittedError, RejectedError
 from highwater.pipeline.messaging.exchange import Exchange
 from highwater.pipeline.messaging.levels import ROCKETMQ_LEVELS_MS, WAITING_PATTERN, check_levels
 from highwater.pipeline.messaging.moving import MOVERS, Move, Waiting, dead_move
@@ -87,7 +87,7 @@ class Mover:
             return 0
         try:
             self._commit([self._checked(move) for move in moves])
-        except RefusedError as error:
+        except RejectedError as error:
             if len(moves) == 1:
                 return self._bury(moves[0], str(error))
             self._alone_for = len(moves)
@@ -127,7 +127,7 @@ class Mover:
         dead = self._dead(move, reason)
         try:
             self._commit([dead])
-        except RefusedError as error:
+        except RejectedError as error:
             raise MessagingError(
                 f"{move.record.place} can neither be delivered nor become a dead letter: {error}"
             ) from None

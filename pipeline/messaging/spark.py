@@ -22,7 +22,7 @@ from highwater.pipeline.messaging.levels import ROCKETMQ_LEVELS_MS, GroupTopics,
 from highwater.pipeline.messaging.policy import ROCKETMQ_BACKOFF, Backoff, failure_of
 from highwater.pipeline.messaging.record import Outgoing, Record
 from highwater.pipeline.messaging.retrying import Retrying, Work
-from highwater.pipeline.sink.batch_transaction import Sink
+from highwater.pipeline.sink.batch_transaction import TransactionalSink
 
 _COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _SCHEMA: Final = (
@@ -92,14 +92,14 @@ class RetryingSink:
         backoff: str | Backoff = ROCKETMQ_BACKOFF,
         levels_ms: Sequence[int] = ROCKETMQ_LEVELS_MS,
     ) -> None:
-        """`options`, `transactional_id`: as of `batch_transaction.Sink`. `handle` is pickled and runs in tasks.
+        """`options`, `transactional_id`: as of `TransactionalSink`. `handle` is pickled and runs in tasks.
 
         Nothing is sent before the first batch. The topics of the group have to be there: `make_topics` makes them.
         """
         self._names = GroupTopics(topic, group)
         self.backoff = Backoff.parse(backoff) if isinstance(backoff, str) else backoff
         self._split = Split(self._names, handle, self.backoff, check_levels(levels_ms))
-        self._sink = Sink(options, transactional_id, marker_topic=topic)
+        self._sink = TransactionalSink(options, transactional_id, marker_topic=topic)
 
     @property
     def topics(self) -> str:

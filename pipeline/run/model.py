@@ -60,7 +60,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Sink:
+class SinkSettings:
     format: str
     origin: str
     options: Mapping[str, str]
@@ -73,7 +73,7 @@ class Flow:
     name: str
     origin: str
     query: Query
-    sink: Sink
+    sink: SinkSettings
     output_mode: str
     trigger: str
 

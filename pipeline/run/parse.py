@@ -27,7 +27,7 @@ from highwater.pipeline.run.model import (
     PythonFunction,
     Query,
     SampleTopic,
-    Sink,
+    SinkSettings,
     Source,
     Sql,
     View,
@@ -182,7 +182,7 @@ class _Reader:
             trigger=trigger,
         )
 
-    def _sink(self, flow: str, part: Part) -> Sink:
+    def _sink(self, flow: str, part: Part) -> SinkSettings:
         part.check_keys(("format", "path", "options"))
         format_name = part.text("format")
         if format_name not in FORMATS:
@@ -202,7 +202,7 @@ class _Reader:
             check_sink_options(format_name, options)
         except SettingsError as error:
             part.fail(None, str(error))
-        return Sink(format_name, part.origin, options)
+        return SinkSettings(format_name, part.origin, options)
 
     def _with_cluster(self, part: Part, options: Mapping[str, str], proper: Mapping[str, str]) -> dict[str, str]:
         """The options with the cluster's settings, and names in their proper spelling: capitals mean nothing."""

@@ -99,16 +99,16 @@ class _Console:
 
 def _open_topic(opened: Opened) -> Sink:
     if _has_delivery(opened.options):
-        from highwater.pipeline.sink.partition_transaction import Sink as PartitionTransactions
+        from highwater.pipeline.sink.partition_transaction import TopicSink
 
-        return PartitionTransactions(opened.options)
-    from highwater.pipeline.sink.batch_transaction import Sink as BatchTransaction
+        return TopicSink(opened.options)
+    from highwater.pipeline.sink.batch_transaction import TransactionalSink
 
-    return BatchTransaction(opened.options, progress_name(opened.pipeline, opened.flow))
+    return TransactionalSink(opened.options, progress_name(opened.pipeline, opened.flow))
 
 
 def _open_table(opened: Opened) -> Sink:
-    from highwater.pipeline.database.sink import Sink as DatabaseSink
+    from highwater.pipeline.database.sink import DatabaseSink
 
     options = opened.options
     return DatabaseSink(
@@ -121,7 +121,7 @@ def _open_table(opened: Opened) -> Sink:
 
 
 def _open_files(opened: Opened) -> Sink:
-    from highwater.pipeline.files.parquet import Sink as ParquetSink
+    from highwater.pipeline.files.parquet import ParquetSink
 
     return ParquetSink(opened.options[_PATH], compression=opened.options.get(_COMPRESSION, DEFAULT_CODEC))
 

@@ -44,8 +44,8 @@ _ONCE: Final = OncePerBatch()
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Sink:
-    """`frame.writeStream.foreachBatch(Sink(…).write)`; one for each query, in the driver.
+class TransactionalSink:
+    """`frame.writeStream.foreachBatch(TransactionalSink(…).write)`; one for each query, in the driver.
 
     The group with the name of the transactional id keeps the marker; `resumeFrom=group:NAME` reads it.
     """

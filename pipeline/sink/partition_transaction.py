@@ -111,8 +111,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """What tasks committed is skipped when the batch runs again; the rest was never visible."""
 
 
-class Sink:
-    """The same for foreachBatch: `Sink(options).write`. With exactly_once it divides the rows into `tasks` itself."""
+class TopicSink:
+    """The same for foreachBatch: `TopicSink(options).write`; with exactly_once it divides rows into `tasks` itself."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Raises SettingsError. options: those of the format."""
@@ -222,7 +222,7 @@ class _Transaction:
         if found != stored["records"]:
             raise SinkError(
                 f"task {self._task} wrote {plural(stored['records'], 'row')} of batch {self._batch_id} before a "
-                f"restart, and now has {found}: the query is not deterministic; use batch_transaction.Sink for it"
+                f"restart, and now has {found}: the query is not deterministic; use TransactionalSink for it"
             )
 
     def _check(self, answer: object, what: str) -> None:

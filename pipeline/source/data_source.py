@@ -66,7 +66,7 @@ class HighwaterDataSource(DataSource):
             raise SettingsError("a topic cannot be overwritten; write with mode append")
         if options.delivery == EXACTLY_ONCE:
             raise SettingsError(
-                "delivery=exactly_once is for streams; batch_transaction.Sink(…).append(frame) writes a DataFrame as "
+                "delivery=exactly_once is for streams; TransactionalSink(…).append(frame) writes a DataFrame as "
                 "one transaction"
             )
         return BatchWriter(options, written_columns(schema, options.topic))

@@ -22,7 +22,7 @@ from highwater.pipeline.source.offsets import read_assignment
 
 
 @dataclass(frozen=True)
-class Topics:
+class Subscription:
     """Which partitions are read; exactly one of these is set."""
 
     names: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Options:
     """See docs/pipeline.md for what each means."""
 
     settings: Settings
-    topics: Topics
+    topics: Subscription
     starting: Bound
     ending: Bound
     later_than_all_is_latest: bool
@@ -226,7 +226,7 @@ def _proper_spelling(hint: str) -> str:
     return hint
 
 
-def _topics(take: OptionValues) -> Topics:
+def _topics(take: OptionValues) -> Subscription:
     names = ("subscribe", "subscribePattern", "assign")
     given = [name for name in names if name in take]
     if len(given) != 1:
@@ -237,19 +237,19 @@ def _topics(take: OptionValues) -> Topics:
         )
     name, text = given[0], take.text(given[0])
     if name == "assign":
-        return Topics(partitions=take.parsed(name, read_assignment))
+        return Subscription(partitions=take.parsed(name, read_assignment))
     if name == "subscribe":
         topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
         if not topics:
             raise SettingsError("subscribe is empty; write topics with commas between")
-        return Topics(names=topics)
+        return Subscription(names=topics)
     try:
         re.compile(text)
     except re.error as error:
         raise SettingsError(f"subscribePattern={text} is no regular expression: {error}") from None
     if not text:
         raise SettingsError("subscribePattern is empty; write a regular expression of topics")
-    return Topics(pattern=text)
+    return Subscription(pattern=text)
 
 
 def _columns(take: OptionValues) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from highwater.pipeline.crash_points import CrashPoint, reach
 from highwater.pipeline.errors import DataLossError
 from highwater.pipeline.kafka.pool import POOL
-from highwater.pipeline.kafka.reader import LostError, OffsetRange, UnreadableError, read_range
+from highwater.pipeline.kafka.reader import OffsetOutOfRangeError, OffsetRange, UnreadableError, read_range
 from highwater.pipeline.registry.decoding import Decoder
 from highwater.pipeline.source.options import Options
 
@@ -39,7 +39,7 @@ def read(wanted: OffsetRange, options: Options) -> Iterator[Any]:
                     reach(CrashPoint.SOURCE_READING)
                     if decoded.rows.num_rows:
                         yield decoded.rows if decoder is None else decoder.rows(decoded.rows, part)
-            except LostError as error:
+            except OffsetOutOfRangeError as error:
                 if options.fail_on_data_loss:
                     raise DataLossError(str(error)) from None
                 # An offset beyond the end is of an earlier topic of this name: nothing of the range is left.

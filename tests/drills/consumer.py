@@ -30,7 +30,7 @@ from highwater.pipeline.consumer import Consumer
 from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint, reach
 from highwater.pipeline.database.address import read_address
 from highwater.pipeline.database.dialects import dialect_of
-from highwater.pipeline.drill.cluster import Cluster
+from highwater.pipeline.drill.cluster import DrillCluster
 from highwater.pipeline.drill.drill import line
 from highwater.pipeline.drill.kinds import MARIADB, POSTGRESQL, SQLITE
 from highwater.pipeline.drill.ledger import Ledger, Row, partial_batches, sizes_of_batches
@@ -137,7 +137,13 @@ class Group:
 
 class Rounds:
     def __init__(
-        self, name: str, cluster: Cluster, stops: Stops, output: TableOutput, group: Group, servers: dict[str, Server]
+        self,
+        name: str,
+        cluster: DrillCluster,
+        stops: Stops,
+        output: TableOutput,
+        group: Group,
+        servers: dict[str, Server],
     ) -> None:
         self._name = name
         self._cluster = cluster
@@ -245,7 +251,7 @@ def drill(kind: str, system: str, rounds: int, seed: int, out: Path, *, careless
             servers[BROKER] = broker
             properties = {"bootstrap.servers": broker.address}
         name = f"hw_drill_consumer_{len(results.rounds)}"
-        cluster = Cluster(properties)
+        cluster = DrillCluster(properties)
         cluster.create_topic(name, PARTITIONS)
         url = url or f"sqlite:{scratch / 'output.db'}"
         _create_table(url, name)

@@ -17,7 +17,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.sink.batch_transaction import Sink
+from highwater.pipeline.sink.batch_transaction import TransactionalSink
 from tools.pipeline_reading import Shape, create
 from tools.pipeline_speed.passes import Pass, in_turns
 from tools.pipeline_writing import encode_all, produce, rows_of, write_all
@@ -52,7 +52,7 @@ def measure_in_spark(
     create(client, "spark")
     frame = _values(spark, records).persist(StorageLevel.MEMORY_ONLY)
     assert frame.count() == records
-    sink = Sink(address, "pipeline-speed", "spark")
+    sink = TransactionalSink(address, "pipeline-speed", "spark")
     try:
         writers: dict[str, Callable[[], object]] = {
             WHOLE_BATCH: lambda: sink.append(frame),
@@ -69,7 +69,7 @@ def measure_kills(spark: SparkSession, client: Client, address: str, records: in
     """Seconds from SIGKILL to a Python worker, behind its last row, to the commit of the same batch tried again."""
     create(client, "killed")
     spark.sparkContext.setLogLevel("OFF")  # what is killed on purpose is no news
-    sink = Sink(address, "pipeline-speed-killed", "killed")
+    sink = TransactionalSink(address, "pipeline-speed-killed", "killed")
     found = []
     try:
         for _ in range(rounds):

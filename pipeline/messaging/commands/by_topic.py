@@ -16,7 +16,7 @@ from highwater.pipeline.messaging.topics import Topics
 
 
 @dataclass(frozen=True)
-class Column:
+class PrintedColumn:
     """field: its name in JSON. text: how a person reads a value."""
 
     field: str
@@ -26,7 +26,7 @@ class Column:
 
 def print_by_topic(
     rows: Sequence[Sequence[Any]],
-    columns: Sequence[Column],
+    columns: Sequence[PrintedColumn],
     *,
     answer: Callable[[], str],
     none: str,

@@ -25,7 +25,7 @@ from highwater.admin.terminal import (
 from highwater.common.topic_partition import partition_name
 from highwater.common.units import count_text, plural
 from highwater.pipeline.messaging import headers
-from highwater.pipeline.messaging.commands.by_topic import Column, from_now_text, print_by_topic, records_in
+from highwater.pipeline.messaging.commands.by_topic import PrintedColumn, from_now_text, print_by_topic, records_in
 from highwater.pipeline.messaging.commands.common import ROW_COLUMNS, WhereOption, json_of, reporting_all, row_of
 from highwater.pipeline.messaging.filter import parse_filter
 from highwater.pipeline.messaging.levels import DEAD_LETTER_PREFIX
@@ -57,10 +57,10 @@ def list_(
                 newest_ms = max((record.timestamp_ms for record in records), default=-1)
                 found.append((name, len(records), _reasons(records), newest_ms))
         columns = (
-            Column("topic", "Topic"),
-            Column("records", "Records"),
-            Column("dispositions", "Why", _reasons_text),
-            Column("newest_ms", "Newest", time_text),
+            PrintedColumn("topic", "Topic"),
+            PrintedColumn("records", "Records"),
+            PrintedColumn("dispositions", "Why", _reasons_text),
+            PrintedColumn("newest_ms", "Newest", time_text),
         )
         none = "There are no topics of dead letters."
         print_by_topic(found, columns, answer=lambda: _answer(found), none=none, as_json=as_json)

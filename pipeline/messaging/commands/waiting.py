@@ -21,7 +21,7 @@ from highwater.admin.terminal import JsonOption, say, time_text
 from highwater.common.units import plural
 from highwater.pipeline.messaging import headers
 from highwater.pipeline.messaging.clock import now_ms
-from highwater.pipeline.messaging.commands.by_topic import Column, from_now_text, print_by_topic, records_in
+from highwater.pipeline.messaging.commands.by_topic import PrintedColumn, from_now_text, print_by_topic, records_in
 from highwater.pipeline.messaging.commands.common import reporting_all
 from highwater.pipeline.messaging.levels import DELAY_PREFIX, ROCKETMQ_LEVELS_MS, level_of, parse_delays_ms
 from highwater.pipeline.messaging.mover import Mover
@@ -74,10 +74,10 @@ def _list(client: Mapping[str, Any], wanted: Callable[[str], bool], *, as_json: 
             due = [each for record in records if (each := _due_ms(record)) is not None]
             found.append((name, len(records), min(due, default=None), max(due, default=None)))
     columns = (
-        Column("topic", "Topic"),
-        Column("records", "Records"),
-        Column("next_due_ms", "Next due", _time_text),
-        Column("last_due_ms", "Last due", _time_text),
+        PrintedColumn("topic", "Topic"),
+        PrintedColumn("records", "Records"),
+        PrintedColumn("next_due_ms", "Next due", _time_text),
+        PrintedColumn("last_due_ms", "Last due", _time_text),
     )
     none = "There are no such topics."
     print_by_topic(found, columns, answer=lambda: _answer(found), none=none, as_json=as_json)

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from highwater.pipeline.database.sink import Sink
+from highwater.pipeline.database.sink import DatabaseSink
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.settings import settings_of
@@ -26,7 +26,7 @@ def test_every_record_once(spark: SparkSession, topics: Topics, database: Databa
     topics.create(topic, 2)
     topics.produce(topic, 60)
     topics.produce(topic, 40, partition=1)
-    sink = Sink(database.url, "results", create=True)
+    sink = DatabaseSink(database.url, "results", create=True)
     run(orders(spark, topics, topic), tmp_path / "checkpoint", sink.write)
     expected = {(0, offset) for offset in range(60)} | {(1, offset) for offset in range(40)}
     quoted = database.dialect.quoted
@@ -36,7 +36,7 @@ def test_every_record_once(spark: SparkSession, topics: Topics, database: Databa
 
     forget_last_commit(tmp_path / "checkpoint")
     topics.produce(topic, 5)
-    again = Sink(database.url, "results")
+    again = DatabaseSink(database.url, "results")
     run(orders(spark, topics, topic), tmp_path / "checkpoint", again.write)
     assert database.sql("select count(*), count(distinct word) from results")[0][0] == 105
 
@@ -55,7 +55,7 @@ def test_two_sinks_of_one_query(spark: SparkSession, topics: Topics, tmp_path: P
     topics.create("twice")
     topics.produce("twice", 10)
     database = Database(f"sqlite:{tmp_path / 'results.db'}")
-    first, second = (Sink(database.url, "results", create=True) for _ in range(2))
+    first, second = (DatabaseSink(database.url, "results", create=True) for _ in range(2))
 
     def both(frame: DataFrame, batch_id: int) -> None:
         first.write(frame, batch_id)
@@ -64,10 +64,10 @@ def test_two_sinks_of_one_query(spark: SparkSession, topics: Topics, tmp_path: P
     with pytest.raises(StreamingQueryException, match="was given batch 0 twice"):
         run(orders(spark, topics, "twice"), tmp_path / "checkpoint", both)
 
-    named = Sink(database.url, "others", create=True)
+    named = DatabaseSink(database.url, "others", create=True)
 
     def each(frame: DataFrame, batch_id: int) -> None:
-        Sink(database.url, "results").write(frame, batch_id)
+        DatabaseSink(database.url, "results").write(frame, batch_id)
         named.write(frame, batch_id)
 
     run(orders(spark, topics, "twice"), tmp_path / "checkpoint", each)
@@ -75,11 +75,11 @@ def test_two_sinks_of_one_query(spark: SparkSession, topics: Topics, tmp_path: P
 
 
 def test_wrong_uses(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
-    sink = Sink(f"sqlite:{tmp_path / 'results.db'}", "results")
+    sink = DatabaseSink(f"sqlite:{tmp_path / 'results.db'}", "results")
     with pytest.raises(SettingsError, match="works inside of foreachBatch alone"):
         sink.write(spark.range(1), 0)
     with pytest.raises(SettingsError, match=r"write key=\['id'\]"):
-        Sink("sqlite:a.db", "results", key="id")
+        DatabaseSink("sqlite:a.db", "results", key="id")
     topics.create("wrong")
     topics.produce("wrong", 1)
     nested = orders(spark, topics, "wrong").selectExpr("array(offset) as odd")
@@ -98,7 +98,7 @@ def test_an_aggregation_by_key(spark: SparkSession, topics: Topics, tmp_path: Pa
     topics.produce("counted", 70)
     topics.produce("counted", 30, partition=1)
     database = Database(f"sqlite:{tmp_path / 'results.db'}")
-    sink = Sink(database.url, "counts", key=["partition"], create=True)
+    sink = DatabaseSink(database.url, "counts", key=["partition"], create=True)
     counts = orders(spark, topics, "counted").groupBy("partition").count()
     query = counts.writeStream.outputMode("update").foreachBatch(sink.write)
     query.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination()

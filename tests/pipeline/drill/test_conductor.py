@@ -18,7 +18,7 @@ from highwater.pipeline.drill.drill import Asked, _victims
 from highwater.pipeline.drill.errors import DrillSetupError
 from highwater.pipeline.drill.kinds import KINDS
 from highwater.pipeline.drill.ledger import Row
-from highwater.pipeline.drill.model import RoundPlan, SinkSpec, Stop, Victim
+from highwater.pipeline.drill.model import PlannedStop, RoundPlan, SinkSpec, Victim
 from highwater.pipeline.drill.stops import Stops
 from highwater.pipeline.drill.track import RECORDS_OF_A_ROUND, Track, TrackSetting
 from tests.waiting import wait_until
@@ -105,7 +105,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_round_that_killed_nothing_does_not_count(tmp_path: Path, victim: Victim, kills: bool) -> None:
     said: list[str] = []
     rounds = conductor_of(tmp_path, [track(tmp_path, "one")], RunningDriver(kills), said)
-    (result,) = rounds.round(1, RoundPlan(Stop(None, victim), begins_query=False))
+    (result,) = rounds.round(1, RoundPlan(PlannedStop(None, victim), begins_query=False))
     assert (result.reached, result.lost, result.twice) == (kills, 0, 0)
     assert said == ([] if kills else [f"round 1: one has no {victim.value} to kill"])
 
@@ -113,7 +113,7 @@ def test_a_round_that_killed_nothing_does_not_count(tmp_path: Path, victim: Vict
 def test_each_query_has_its_own_word_on_whether_a_worker_died(tmp_path: Path) -> None:
     tracks = [track(tmp_path, name) for name in ("one", "two", "three")]
     rounds = conductor_of(tmp_path, tracks, RunningDriver(True, False, True), [])
-    results = rounds.round(1, RoundPlan(Stop(None, Victim.WORKER), begins_query=False))
+    results = rounds.round(1, RoundPlan(PlannedStop(None, Victim.WORKER), begins_query=False))
     assert [each.reached for each in results] == [True, False, True]
 
 
@@ -121,7 +121,7 @@ def test_a_query_that_does_not_come_to_its_moment_has_no_round(tmp_path: Path) -
     """The others wait for it, are struck, and count."""
     tracks = [track(tmp_path, name) for name in ("comes", "does-not")]
     rounds = conductor_of(tmp_path, tracks, RunningDriver(True), [])
-    plan = RoundPlan(Stop(CrashPoint.SINK_WRITTEN, Victim.WORKER), begins_query=False)
+    plan = RoundPlan(PlannedStop(CrashPoint.SINK_WRITTEN, Victim.WORKER), begins_query=False)
     waiting = threading.Thread(target=come_to, args=[tmp_path / "stops" / "comes", CrashPoint.SINK_WRITTEN])
     waiting.start()
     results = rounds.round(1, plan)
@@ -144,7 +144,7 @@ def test_a_new_query_has_more_time_to_find_its_first_offsets(tmp_path: Path) -> 
 
     waiting = threading.Thread(target=come_one_after_the_other)
     waiting.start()
-    results = rounds.round(1, RoundPlan(Stop(CrashPoint.SOURCE_FIRST_OFFSETS, Victim.BROKER), begins_query=True))
+    results = rounds.round(1, RoundPlan(PlannedStop(CrashPoint.SOURCE_FIRST_OFFSETS, Victim.BROKER), begins_query=True))
     waiting.join()
     assert [each.reached for each in results] == [True, True]
 
@@ -163,7 +163,7 @@ def test_what_has_no_database_loses_its_broker_meanwhile(tmp_path: Path) -> None
         track(tmp_path, "not-either", servers={Victim.BROKER: broker}, victims=frozenset({Victim.BROKER})),
     ]
     rounds = conductor_of(tmp_path, tracks, RunningDriver(), [])
-    results = rounds.round(1, RoundPlan(Stop(None, Victim.DATABASE), begins_query=False))
+    results = rounds.round(1, RoundPlan(PlannedStop(None, Victim.DATABASE), begins_query=False))
     assert [(each.victim, each.reached) for each in results] == [("database", True), ("broker", True), ("broker", True)]
     assert (broker.times, database.times) == (1, 1)
 

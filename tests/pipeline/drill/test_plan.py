@@ -9,7 +9,7 @@ import pytest
 
 from highwater.pipeline.crash_points import CrashPoint
 from highwater.pipeline.drill.kinds import KINDS
-from highwater.pipeline.drill.model import Stop, Victim
+from highwater.pipeline.drill.model import PlannedStop, Victim
 from highwater.pipeline.drill.plan import ROUNDS_OF_A_QUERY, plan_rounds
 
 ALL = tuple(Victim)
@@ -56,7 +56,7 @@ def test_a_query_begins_where_its_first_offsets_are_the_moment_and_after_many_ro
 def test_a_batch_is_skipped_only_after_a_kill_that_followed_its_commit() -> None:
     for plan in plan_rounds(MOMENTS, ALL, 100, random.Random(7)):
         needs_one = plan.stop.moment is CrashPoint.SINK_SKIPPED
-        assert plan.earlier == (Stop(CrashPoint.SINK_COMMITTED, Victim.DRIVER) if needs_one else None)
+        assert plan.earlier == (PlannedStop(CrashPoint.SINK_COMMITTED, Victim.DRIVER) if needs_one else None)
 
 
 def test_a_second_driver_alone_cannot_strike_at_random() -> None:

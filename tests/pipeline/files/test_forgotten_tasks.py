@@ -11,7 +11,7 @@ import pytest
 from highwater.pipeline.crash_points import CrashPoint
 from highwater.pipeline.files import parquet
 from highwater.pipeline.files.batches import finished_files
-from highwater.pipeline.files.parquet import Sink
+from highwater.pipeline.files.parquet import ParquetSink
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import BatchOf
 
@@ -32,6 +32,6 @@ def test_a_file_that_begins_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(parquet, "reach", forgotten_task)
     frame: Any = SimpleNamespace(mapInArrow=lambda *_: SimpleNamespace(collect=collect))
-    Sink(tmp_path)._write(frame, BatchOf("query", 0, (Offsets({("orders", 0): 5}),)))
+    ParquetSink(tmp_path)._write(frame, BatchOf("query", 0, (Offsets({("orders", 0): 5}),)))
     assert [Path(each).name for each in finished_files(tmp_path)] == ["part-0.parquet"]
     assert list((tmp_path / "_writing").iterdir()) == []

@@ -23,7 +23,7 @@ from highwater.pipeline.kafka.model import (
     OutOfRange,
     Producer,
 )
-from highwater.pipeline.kafka.reader import LostError, OffsetRange, UnreadableError, read_range
+from highwater.pipeline.kafka.reader import OffsetOutOfRangeError, OffsetRange, UnreadableError, read_range
 from highwater.pipeline.kafka.sender import FENCED, FORGOTTEN
 from tests.broker.running import RunningBroker, running_broker
 from tests.pipeline.kafka.asking import NOW_MS, batch_at, client_of
@@ -118,7 +118,7 @@ def test_a_range_that_is_abandoned_leaves_the_client_usable(broker: RunningBroke
 def test_ranges_that_are_not_there(broker: RunningBroker, client: Client) -> None:
     create(broker, "short")
     produce(broker, "short", 3)
-    with pytest.raises(LostError, match=r"^short-0 has the offsets from 0 up to 3, and 5 was asked for"):
+    with pytest.raises(OffsetOutOfRangeError, match=r"^short-0 has the offsets from 0 up to 3, and 5 was asked for"):
         list(read_range(client, OffsetRange("short", 0, 5, 6)))
     with client_of(broker.port, api_timeout_s=0.1) as impatient:
         with pytest.raises(UnreadableError, match=r"^short-0 at offset 3: REQUEST_TIMED_OUT \(7\): no records came"):

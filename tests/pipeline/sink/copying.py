@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that PySpark's documentation uses
 
-from highwater.pipeline.sink.batch_transaction import Sink
+from highwater.pipeline.sink.batch_transaction import TransactionalSink
 from highwater.pipeline.source import register
 
 FORMS: Final = ("batch", "tasks")
@@ -31,7 +31,7 @@ def main(form: str, servers: str, source: str, target: str, checkpoint: str) -> 
     reader = spark.readStream.format("highwater").options(**cluster, subscribe=source, startingOffsets="earliest")
     rows = reader.option("maxOffsetsPerTrigger", "100").load().select("key", "value")
     if form == "batch":
-        sink = Sink(cluster, f"{target}-sink", target)
+        sink = TransactionalSink(cluster, f"{target}-sink", target)
 
         def write(frame: DataFrame, batch_id: int) -> None:
             sink.write(frame.withColumn("headers", _batch_header(batch_id)), batch_id)

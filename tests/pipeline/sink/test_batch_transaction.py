@@ -22,7 +22,7 @@ from highwater.pipeline.kafka.partitioner import partition_of_key
 from highwater.pipeline.kafka.settings import settings_of
 from highwater.pipeline.resume import resume_offsets
 from highwater.pipeline.sink import batch_transaction
-from highwater.pipeline.sink.batch_transaction import Sink
+from highwater.pipeline.sink.batch_transaction import TransactionalSink
 from tests.pipeline.source.topics import Topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -43,9 +43,9 @@ class Copy:
         topics.create(self.source, 2)
         topics.create(self.target, partitions)
 
-    def sink(self, **options: str) -> Sink:
+    def sink(self, **options: str) -> TransactionalSink:
         given = {"kafka.bootstrap.servers": self.topics.address, "kafka.default.api.timeout.ms": "30000"}
-        return Sink(
+        return TransactionalSink(
             {**given, **{key.replace("__", "."): each for key, each in options.items()}}, self.name, self.target
         )
 
@@ -182,7 +182,7 @@ def test_a_target_that_is_created_again_has_lost_the_marker(copy: Copy) -> None:
     assert copy.topics.rows(copy.target, copy.partitions) == []
     number = max(int(each.name) for each in (copy.checkpoint / "offsets").iterdir() if each.name.isdecimal())
     assert f"first_batch={number} says that the sink was added" in text
-    added = Sink(copy.topics.address, copy.name, copy.target, first_batch=number)
+    added = TransactionalSink(copy.topics.address, copy.name, copy.target, first_batch=number)
     copy.run(added.write)
     assert len(copy.topics.rows(copy.target, copy.partitions, read_committed=True)) == 40
 
@@ -211,7 +211,7 @@ def test_a_column_names_the_topic_and_the_partition(copy: Copy) -> None:
     copy.fill(40)
     copy.topics.create(f"{copy.target}-b", 2)
     given = {"kafka.bootstrap.servers": copy.topics.address}
-    sink = Sink(given, copy.name, marker_topic=copy.target)
+    sink = TransactionalSink(given, copy.name, marker_topic=copy.target)
 
     def write(frame: DataFrame, batch_id: int) -> None:
         name = F.when(F.col("offset") % 2 == 0, copy.target).otherwise(f"{copy.target}-b")
@@ -265,7 +265,7 @@ def test_a_null_topic_and_an_unknown_topic(copy: Copy) -> None:
 
     def to(topic: str | None, timeout_ms: int = 60_000) -> Write:
         given = {"kafka.bootstrap.servers": copy.topics.address, "kafka.default.api.timeout.ms": str(timeout_ms)}
-        sink = Sink(given, copy.name, marker_topic=copy.target)
+        sink = TransactionalSink(given, copy.name, marker_topic=copy.target)
         return lambda frame, number: sink.write(frame.withColumn("topic", F.lit(topic).cast("string")), number)
 
     assert "a row has no topic: its column topic is null, and the option topic is not set" in failure(

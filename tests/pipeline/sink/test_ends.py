@@ -14,7 +14,7 @@ from highwater.pipeline.kafka.model import Producer
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import BatchOf, ProgressError
 from highwater.pipeline.sink import batch_transaction
-from highwater.pipeline.sink.batch_transaction import Sink
+from highwater.pipeline.sink.batch_transaction import TransactionalSink
 from highwater.pipeline.sink.errors import SinkError
 
 CONF = SimpleNamespace(get=lambda name, default: default)
@@ -56,19 +56,19 @@ class ScriptedClient:
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Each time that the rows were written."""
     found: list[object] = []
-    monkeypatch.setattr(Sink, "_counts", lambda _: {"out": 1})
+    monkeypatch.setattr(TransactionalSink, "_counts", lambda _: {"out": 1})
 
     def run(*given: object) -> dict[object, int]:
         found.append(given)
         return {}
 
-    monkeypatch.setattr(Sink, "_run", run)
+    monkeypatch.setattr(TransactionalSink, "_run", run)
     return found
 
 
-def sink(monkeypatch: pytest.MonkeyPatch, end: BrokerError | None = None, first_batch: int = 0) -> Sink:
+def sink(monkeypatch: pytest.MonkeyPatch, end: BrokerError | None = None, first_batch: int = 0) -> TransactionalSink:
     monkeypatch.setattr(batch_transaction, "Client", lambda _: ScriptedClient(end))
-    return Sink("127.0.0.1:9092", "copy", "out", first_batch=first_batch)
+    return TransactionalSink("127.0.0.1:9092", "copy", "out", first_batch=first_batch)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.concurrent_transactions, ErrorCode.invalid_producer_id_mapping])
@@ -108,7 +108,7 @@ def test_a_producer_that_the_brokers_forgot_gets_a_successor(
     """After a week without a batch, transactional.id.expiration.ms has passed."""
     client = ScriptedClient(None, begin=BrokerError(ErrorCode.invalid_producer_id_mapping))
     monkeypatch.setattr(batch_transaction, "Client", lambda _: client)
-    Sink("127.0.0.1:9092", "copy", "out").append(FRAME)
+    TransactionalSink("127.0.0.1:9092", "copy", "out").append(FRAME)
     assert len(runs) == 1
     # The successor names whom it follows, so that it is refused if another driver took over.
     assert client.followed == [None, Producer(1, 0)]

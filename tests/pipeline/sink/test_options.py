@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, MapType, String
 from highwater.common.package_archive import write_archive
 from highwater.kafka.records.batch import Codec
 from highwater.pipeline.errors import DataLossError, SettingsError
-from highwater.pipeline.sink.batch_transaction import Sink
+from highwater.pipeline.sink.batch_transaction import TransactionalSink
 from highwater.pipeline.sink.columns import written_columns
 from highwater.pipeline.sink.errors import SinkError, of_job
 from highwater.pipeline.sink.options import read_sink_options
@@ -77,11 +77,11 @@ def test_tasks_are_needed_for_exactly_once() -> None:
 
 def test_the_sink_of_batches_needs_a_name_and_a_topic_for_its_marker() -> None:
     with pytest.raises(SettingsError, match=r"^transactional_id is empty"):
-        Sink("127.0.0.1:9092", "", "t")
+        TransactionalSink("127.0.0.1:9092", "", "t")
     with pytest.raises(SettingsError, match=r"^without topic, marker_topic has to name a topic of the cluster"):
-        Sink("127.0.0.1:9092", "id")
+        TransactionalSink("127.0.0.1:9092", "id")
     with pytest.raises(SettingsError, match=r"this sink is always exactly once$"):
-        Sink({**SERVERS, **ONCE}, "id", "t")
+        TransactionalSink({**SERVERS, **ONCE}, "id", "t")
 
 
 TEXT, NUMBER, BYTES = StringType(), IntegerType(), BinaryType()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from highwater.pipeline.sink.partition_transaction import Sink
+from highwater.pipeline.sink.partition_transaction import TopicSink
 from tests.pipeline.source.topics import Topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -122,7 +122,7 @@ def test_a_query_that_is_not_deterministic_is_refused(copy: Copy) -> None:
     copy.run(lambda frame: frame.repartition(2), **ONCE)
     copy.forget_last_commit()
     text = failure(lambda: copy.run(lambda frame: frame.where("value is not null").repartition(2), **ONCE))
-    assert "the query is not deterministic; use batch_transaction.Sink for it" in text
+    assert "the query is not deterministic; use TransactionalSink for it" in text
     copy.check()
 
 
@@ -146,7 +146,7 @@ def test_a_function_of_foreach_batch_writes_in_the_same_way(copy: Copy, options:
     copy.fill()
 
     def run() -> int:
-        sink = Sink({"kafka.bootstrap.servers": copy.topics.address, "topic": copy.target, **options})
+        sink = TopicSink({"kafka.bootstrap.servers": copy.topics.address, "topic": copy.target, **options})
         writer = copy.frame().select("key", "value", "headers").writeStream.foreachBatch(sink.write)
         writer.option("checkpointLocation", str(copy.checkpoint)).trigger(availableNow=True).start().awaitTermination()
         return sink.row_count

@@ -23,13 +23,13 @@ def frame(setting: str) -> Any:
 def test_copies_of_tasks_are_refused(setting: str) -> None:
     words = r"^spark\.speculation is true, and two copies of a task must not write; set it to false$"
     with pytest.raises(SettingsError, match=words):
-        partition_transaction.Sink({**NOBODY, **ONCE}).write(frame(setting), 0)
+        partition_transaction.TopicSink({**NOBODY, **ONCE}).write(frame(setting), 0)
     with pytest.raises(SettingsError, match=words):
-        batch_transaction.Sink(NOBODY, "id", "out").append(frame(setting))
+        batch_transaction.TransactionalSink(NOBODY, "id", "out").append(frame(setting))
 
 
 def test_other_sessions_are_not() -> None:
     with pytest.raises(AttributeError, match="schema"):
-        partition_transaction.Sink({**NOBODY, **ONCE}).write(frame("false"), 0)
+        partition_transaction.TopicSink({**NOBODY, **ONCE}).write(frame("false"), 0)
     with pytest.raises(AttributeError, match="schema"):
-        partition_transaction.Sink({**NOBODY, "topic": "out"}).write(frame("true"), 0)
+        partition_transaction.TopicSink({**NOBODY, "topic": "out"}).write(frame("true"), 0)

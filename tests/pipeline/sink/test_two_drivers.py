@@ -14,7 +14,7 @@ import pytest
 from highwater.common.spark_java import find_spark_java
 from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint
 from highwater.pipeline.drill import kinds
-from highwater.pipeline.drill.cluster import Cluster
+from highwater.pipeline.drill.cluster import DrillCluster
 from highwater.pipeline.drill.driver_process import DriverProcess
 from highwater.pipeline.drill.ledger import Ledger
 from highwater.pipeline.drill.model import Launch, QuerySpec
@@ -38,7 +38,7 @@ class Pair:
     def __init__(self, folder: Path, address: str, stack: ExitStack) -> None:
         self.folder = folder
         self.address = address
-        self.cluster = Cluster({"bootstrap.servers": address})
+        self.cluster = DrillCluster({"bootstrap.servers": address})
         self.stops = Stops(folder / "stops")
         settings = {
             "spark.driver.memory": "700m",

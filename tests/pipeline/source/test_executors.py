@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.sink.batch_transaction import Sink
+from highwater.pipeline.sink.batch_transaction import TransactionalSink
 from highwater.pipeline.source import HighwaterDataSource, register
 from tests.pipeline.source.topics import Topics
 from tests.pipeline.spark_session import spark_session
@@ -61,5 +61,5 @@ def test_what_executors_lack(
 
     register(spark)
     assert far().count() == 20
-    Sink(cluster, "copy", "copied").append(far().select("key", "value"))
+    TransactionalSink(cluster, "copy", "copied").append(far().select("key", "value"))
     assert len(topics.rows("copied", 2, read_committed=True)) == 20

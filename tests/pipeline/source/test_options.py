@@ -11,7 +11,7 @@ from highwater.pipeline.kafka.columns import DEFAULT_COLUMNS
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.source.bounds import AtOffsets, AtTime
-from highwater.pipeline.source.options import Options, Topics, read_options
+from highwater.pipeline.source.options import Options, Subscription, read_options
 
 LEAST = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 
@@ -27,7 +27,7 @@ def stream(**given: str) -> Options:
 def test_what_is_read_without_options() -> None:
     found = batch()
     assert found.settings.bootstrap_servers == (("h", 9092),)
-    assert found.topics == Topics(names=("t",))
+    assert found.topics == Subscription(names=("t",))
     assert (found.starting, found.ending) == (EARLIEST, LATEST)
     assert found.columns == DEFAULT_COLUMNS
     assert found.fail_on_data_loss
@@ -38,7 +38,7 @@ def test_what_is_read_without_options() -> None:
 def test_names_arrive_in_lower_case() -> None:
     options = {"KAFKA.BOOTSTRAP.SERVERS": "h:1", "subscribepattern": "t.*", "STARTINGOFFSETS": "earliest"}
     found = read_options({**options, "includeheaders": "TRUE", "minpartitions": "3"}, is_stream=True)
-    assert found.topics == Topics(pattern="t.*")
+    assert found.topics == Subscription(pattern="t.*")
     assert found.columns == (*DEFAULT_COLUMNS, "headers")
     assert found.min_partitions == 3
 
