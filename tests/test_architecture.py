@@ -8,8 +8,11 @@ from __future__ import annotations
 import ast
 import graphlib
 import re
+import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -328,6 +331,14 @@ def test_the_package_links_to_every_room() -> None:
         if (found := start_of_bare_import.search(path.read_text("utf-8")))
     ]
     assert bare == []
+
+
+def test_pip_installs_every_file_of_the_rooms() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    packed = ("*.py", *settings["package-data"]["*"])
+    files = subprocess.check_output(("git", "-C", ROOT, "ls-files", *map(place_of, ROOMS)), text=True).splitlines()
+    assert len(files) > 1000
+    assert [file for file in files if not any(fnmatch(file, pattern) for pattern in packed)] == []
 
 
 @pytest.mark.parametrize("place", SANS_IO)
