@@ -76,7 +76,7 @@ SANS_IO = (
     "bench/capture/fitting.py",
     "bench/capture/keys.py",
     "bench/capture/observing.py",
-    "bench/capture/replay.py",
+    "bench/workload/replay.py",
     "bench/capture/statistics.py",
     "bench/capture/summing.py",
     "bench/capacity",

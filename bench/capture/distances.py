@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from highwater.bench.capture.fitting import judged_codec
-from highwater.bench.capture.trace import Pairs, Records, Trace
+from highwater.bench.workload.trace_directory import Pairs, Records, Trace
 from highwater.spark_loadgen.stamp import STAMP_BYTES
 
 RATE_MAX: Final = 0.02

@@ -11,8 +11,8 @@ import numpy as np
 import yaml
 
 from highwater.bench.capture.counts import quantile
-from highwater.bench.capture.replay import records_of, sizes_of
-from highwater.bench.capture.trace import Trace
+from highwater.bench.workload.replay import records_of, sizes_of
+from highwater.bench.workload.trace_directory import Trace
 from highwater.common.quantities import format_duration_s, format_size
 from highwater.spark_loadgen import GeneratedPayload
 from highwater.spark_loadgen.compression import CODECS, Codec, compression_of

@@ -10,8 +10,8 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from highwater.bench.capture import trace
 from highwater.bench.capture.statistics import Statistics
+from highwater.bench.workload import trace_directory
 from highwater.common.errors import UsageError
 from highwater.common.units import count_text, percent_text
 
@@ -22,15 +22,15 @@ _SCHEMA: Final = "highwater.trace/1"
 
 
 def parts_of(
-    statistics: Statistics, source: Literal["topic", "files"], group: trace.Group | None = None
-) -> tuple[trace.Manifest, trace.Distributions, NDArray[np.int32]]:
+    statistics: Statistics, source: Literal["topic", "files"], group: trace_directory.Group | None = None
+) -> tuple[trace_directory.Manifest, trace_directory.Distributions, NDArray[np.int32]]:
     """Raises UsageError where nothing was captured, or nothing with a time; SpanError."""
     if not statistics.records:
         raise UsageError("the range has no records; markers of transactions are not records")
     starts_ms, arrivals = statistics.arrivals.series()
     if not len(arrivals):
         raise UsageError(f"none of the {count_text(statistics.records)} records has a time; nothing can be replayed")
-    manifest = trace.Manifest(
+    manifest = trace_directory.Manifest(
         schema_=_SCHEMA,
         level=statistics.level,
         source=source,
@@ -45,10 +45,10 @@ def parts_of(
     return manifest, _distributions(statistics, group), arrivals
 
 
-def _distributions(statistics: Statistics, group: trace.Group | None) -> trace.Distributions:
+def _distributions(statistics: Statistics, group: trace_directory.Group | None) -> trace_directory.Distributions:
     ranked = [count for producer_id, count in statistics.producers.most_common() if producer_id != _NO_PRODUCER_ID]
-    return trace.Distributions(
-        batches=trace.Batches(
+    return trace_directory.Distributions(
+        batches=trace_directory.Batches(
             size_bytes=_pairs(statistics.batch_bytes),
             records=_pairs(statistics.batch_records),
             span_ms=_pairs(statistics.batch_span_ms),
@@ -56,7 +56,7 @@ def _distributions(statistics: Statistics, group: trace.Group | None) -> trace.D
             count=sum(use.batches for use in statistics.codecs.values()),
         ),
         codecs={
-            name: trace.Codec(
+            name: trace_directory.Codec(
                 batches=use.batches,
                 records=use.records,
                 stored_bytes=use.stored_bytes,
@@ -65,12 +65,12 @@ def _distributions(statistics: Statistics, group: trace.Group | None) -> trace.D
             for name, use in sorted(statistics.codecs.items())
         },
         partitions=[
-            trace.Partition(
+            trace_directory.Partition(
                 partition=number, records=use.records, stored_bytes=use.stored_bytes, null_keys=use.null_keys
             )
             for number, use in sorted(statistics.partitions.items())
         ],
-        producers=trace.Producers(
+        producers=trace_directory.Producers(
             with_id=len(ranked),
             records_by_rank=ranked[:_PRODUCERS_MAX],
             records_without_id=statistics.producers[_NO_PRODUCER_ID],
@@ -85,28 +85,28 @@ def _distributions(statistics: Statistics, group: trace.Group | None) -> trace.D
     )
 
 
-def _records(statistics: Statistics) -> trace.Records:
+def _records(statistics: Statistics) -> trace_directory.Records:
     keys = statistics.keys
-    return trace.Records(
+    return trace_directory.Records(
         value_bytes=_pairs(statistics.value_bytes),
         key_bytes=_pairs(statistics.key_bytes),
         headers=[(*shape, count) for shape, count in sorted(statistics.headers.items())],
         null_keys=statistics.null_keys,
         null_values=statistics.null_values,
-        keys=trace.Keys(
+        keys=trace_directory.Keys(
             distinct=keys.distinct,
             moved_records=keys.moved,
             count_error_max=keys.dropped_count_max,
             rows=[(row.count, row.key_bytes, row.partition, row.keys) for row in keys.rows()],
         ),
         compressibility={
-            name: trace.Compressed(before_bytes=before, after_bytes=after)
+            name: trace_directory.Compressed(before_bytes=before, after_bytes=after)
             for name, (before, after) in sorted(statistics.compressibility.items())
         },
     )
 
 
-def _pairs(counts: Counter[int]) -> trace.Pairs:
+def _pairs(counts: Counter[int]) -> trace_directory.Pairs:
     return sorted(counts.items())
 
 

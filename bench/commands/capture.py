@@ -115,7 +115,7 @@ def capture(
     with one_line_errors():
         from highwater.bench.capture.counts import SpanError
         from highwater.bench.capture.settings import CaptureSettings
-        from highwater.bench.capture.trace import check_new
+        from highwater.bench.workload.trace_directory import check_new
         from highwater.common.errors import UsageError
         from highwater.common.quantities import BYTE_RATE
         from highwater.pipeline.errors import PipelineError
@@ -304,7 +304,7 @@ def _from_topic(
 def _write(out: Path, statistics: Statistics, pace: GroupPace | None, name: str, *, on_disk: bool) -> None:
     from highwater.bench.capture.fitting import workload_text
     from highwater.bench.capture.summing import parts_of
-    from highwater.bench.capture.trace import WORKLOAD, Group, write_trace
+    from highwater.bench.workload.trace_directory import WORKLOAD, Group, write_trace
     from highwater.common.units import count_text, duration_text, rate_text, size_text
 
     group = Group(consumed=pace.consumed, lag=pace.lag) if pace is not None and pace.consumed else None
@@ -334,7 +334,7 @@ def compare(
     """Print the distances between two traces. Exit status 0 if all are within their bounds, 1 if one is not."""
     with one_line_errors():
         from highwater.bench.capture.distances import distances
-        from highwater.bench.capture.trace import read_trace
+        from highwater.bench.workload.trace_directory import read_trace
 
         one, other = read_trace(before), read_trace(after)
         found = distances(one, other, speed, share)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.capture.replay import Traces
 from highwater.bench.workload import values
 from highwater.bench.workload.client_properties import to_librdkafka
 from highwater.bench.workload.model import Workload
+from highwater.bench.workload.replay import Traces
 from highwater.bench.workload.sections import Load, Transactions
 from highwater.spark_loadgen import (
     FilePayload,

@@ -19,13 +19,13 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from highwater.bench.capture.replay import Traces, arrivals_of, records_of
-from highwater.bench.capture.trace import Trace, read_trace
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.command_config import read_command_config
 from highwater.bench.workload.complaints import complaint, describe, location_of, scalar_locations
 from highwater.bench.workload.layers import merged, put, read_with_includes
 from highwater.bench.workload.model import Workload
+from highwater.bench.workload.replay import Traces, arrivals_of, records_of
+from highwater.bench.workload.trace_directory import Trace, read_trace
 from highwater.bench.workload.traces import directory_of, fill_in
 from highwater.bench.workload.values import Scalar
 from highwater.bench.workload.yaml_document import Document, Location, dotted

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from highwater.bench.capture.trace import Trace, read_trace
 from highwater.bench.user_paths import expanded
+from highwater.bench.workload.trace_directory import Trace, read_trace
 from highwater.bench.workload.values import Count, DurationNs, Part, PercentRatio, SizeBytes
 from highwater.bench.workload.yaml_document import Document
 from highwater.common.errors import UsageError

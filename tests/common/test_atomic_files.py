@@ -16,7 +16,7 @@ from highwater.common.atomic_files import write_atomically
 _ROOMS: Final = Path(highwater.__file__).parent
 _RENAME_FOR_A_REASON: Final = {
     "broker/log/files.py": "files of a log",
-    "bench/capture/trace.py": "a folder that is new",
+    "bench/workload/trace_directory.py": "a folder that is new",
     "bench/lake/compacting.py": "the manifest, which is no file here",
     "bench/lake/storage.py": "files of a lake",
     "results/writer.py": "a folder of a result directory",

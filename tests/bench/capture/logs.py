@@ -10,7 +10,7 @@ from highwater.bench.capture.keys import KeyCounts
 from highwater.bench.capture.observing import Window, observe
 from highwater.bench.capture.statistics import Level, Statistics
 from highwater.bench.capture.summing import parts_of
-from highwater.bench.capture.trace import Trace, read_trace, write_trace
+from highwater.bench.workload.trace_directory import Trace, read_trace, write_trace
 from highwater.kafka.records.record import Record, encode_batch
 from highwater.pipeline.kafka.batches import Partition
 from highwater.spark_loadgen.compression import Compression, compressions

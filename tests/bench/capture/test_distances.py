@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from highwater.bench.capture.distances import Distance, distances, kolmogorov_smirnov
-from highwater.bench.capture.trace import Trace
+from highwater.bench.workload.trace_directory import Trace
 from tests.bench.capture.logs import batch, observed, record, trace_of
 
 

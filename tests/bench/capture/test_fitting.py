@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from highwater.bench.capture.fitting import compress_ratio, linger_ms, producers, workload_text
-from highwater.bench.capture.trace import Trace
+from highwater.bench.workload.trace_directory import Trace
 from highwater.kafka.records.batch import Codec
 from highwater.spark_loadgen import GeneratedPayload, TracedSizes
 from highwater.spark_loadgen.payload import body_pool

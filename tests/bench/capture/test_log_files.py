@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from highwater.bench.capture.trace import read_trace
 from highwater.bench.commands.capture import app
+from highwater.bench.workload.trace_directory import read_trace
 from tests.bench.capture.logs import batch, partition_folder, record
 
 KAFKA = Path(__file__).parents[2] / "golden" / "kafka-3.9" / "log"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from highwater.bench.capture.trace import Trace, read_trace
 from highwater.bench.commands.capture import app
+from highwater.bench.workload.trace_directory import Trace, read_trace
 from tests.bench.capture.logs import batch, partition_folder, record
 from tests.bench.capture.test_topic import create, now_ms, produce
 from tests.broker.running import running_broker

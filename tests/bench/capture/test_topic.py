@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 from highwater.bench.capture.pacing import ReadLimit
 from highwater.bench.capture.statistics import Level
 from highwater.bench.capture.topic import TopicRange, TopicReader
-from highwater.bench.capture.trace import read_trace
 from highwater.bench.commands.capture import app
+from highwater.bench.workload.trace_directory import read_trace
 from highwater.common.spark_master import master_fault
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.settings import settings_of

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from highwater.bench.capture.distances import distances
-from highwater.bench.capture.trace import read_trace
 from highwater.bench.commands.capture import app
+from highwater.bench.workload.trace_directory import read_trace
 from tests.bench.capture.original_load import ORIGINALS, create_topic, send
 from tests.pipeline.kafka.brokers import bootstrap_of
 

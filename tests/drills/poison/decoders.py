@@ -22,8 +22,8 @@ import yaml
 from highwater.admin.mirroring import progress as mirror_progress
 from highwater.admin.reassignment_plan import MalformedPlan, parse_plan
 from highwater.bench.capacity.load import load_of
-from highwater.bench.capture.trace import MANIFEST, read_trace
 from highwater.bench.workload.specification import load_specification
+from highwater.bench.workload.trace_directory import MANIFEST, read_trace
 from highwater.bench.workload.yaml_document import read_document as read_bench_document
 from highwater.broker.cluster import znodes
 from highwater.broker.settings.config import ConfigError, read_properties_file

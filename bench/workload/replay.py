@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.bench.capture.trace import Records, Trace
+from highwater.bench.workload.trace_directory import Records, Trace
 from highwater.spark_loadgen.stamp import STAMP_BYTES
 from highwater.spark_loadgen.traces import TracedArrivals, TracedHeaders, TracedKeys, TracedSizes
 
