@@ -1,4 +1,4 @@
-"""The commands `highwater bench …`, imported when they are called."""
+"""The commands `highwater bench …` of the instrument itself, imported when they are called."""
 
 from __future__ import annotations
 
@@ -11,18 +11,10 @@ _VERBS: Final = "highwater.bench.commands"
 app = late_app(
     {
         "run": Late(f"{_VERBS}.run:run", "Run every trial of a workload and write a result directory."),
-        "plan": Late(
-            f"{_VERBS}.run:plan",
-            "Show trials, duration and disk space, and refuse what bench run would refuse. Starts nothing.",
-        ),
         "search": Late(
             f"{_VERBS}.search:search",
             "Find the highest rate that the system sustains without errors, within objectives, and without "
             "growing lag.",
-        ),
-        "schema": Late(
-            f"{_VERBS}.inspect:schema",
-            "Print the JSON Schema of workload files (for editors) or of another kind of file.",
         ),
         "metrics": Late(
             f"{_VERBS}.inspect:metrics", "List the names of all metrics, for objectives, policies and --metric."
@@ -30,11 +22,6 @@ app = late_app(
         "verify": Late(
             f"{_VERBS}.inspect:verify",
             "Check digests and schemas of a result directory; recompute percentiles, counts, verdicts and analysis.",
-        ),
-        "compare": Late(
-            f"{_VERBS}.compare:compare",
-            "Compare two results: the answer in one sentence, then ratios with intervals of the metrics of the "
-            "question.",
         ),
         "export": Late(
             f"{_VERBS}.export:export",
@@ -49,11 +36,6 @@ app = late_app(
             f"{_VERBS}.calibrate:calibrate",
             "Measure the instrument's own ceilings on this host, and the noise of its figures.",
         ),
-        "ceilings": Late(
-            f"{_VERBS}.ceilings:ceilings",
-            "Write the highest rates that one broker sustained, and what its disks did, as a file for the "
-            "monitor's headroom.",
-        ),
         "import": Late(f"{_VERBS}.import_omb:app", "Convert workloads of other tools."),
         "storage": Late(
             f"{_VERBS}.storage:app", "Storage targets: list them, probe them with fio, emulate a hard disk."
@@ -63,12 +45,6 @@ app = late_app(
             "Describe or sample a host of an external cluster; run these commands on that host.",
         ),
         "env": Late(f"{_VERBS}.env:app", "The environments of results: their facts, and the key computed from these."),
-        "history": Late(f"{_VERBS}.history:app", "Results over time, and where they changed."),
-        "lake": Late(f"{_VERBS}.lake:app", "Figures of thousands of runs as Parquet, and questions asked of them."),
-        "telemetry": Late(
-            f"{_VERBS}.telemetry:app",
-            "Show live what a running load measures: tasks of bench run --telemetry publish to a control broker.",
-        ),
     },
     help="Measure a broker with load from Spark executors.\n\n"
     "Exit codes: 0 all well; 2 bad input or set-up; 3 the system failed or lost data; 4 a measurement is not valid; "

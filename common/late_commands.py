@@ -6,7 +6,7 @@ This module needs typer, which is there for commands alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -22,8 +22,8 @@ class Late:
     """Its module and the name in it, as in an entry point: a function, or the Typer of a group."""
     help: str
     """The first paragraph of its help, for the list of commands."""
-    guests: Mapping[tuple[str, ...], Mapping[str, Late]] = field(default_factory=dict)
-    """Commands of other rooms in this group, by the path from here to the group that they join."""
+    guests: Mapping[str, Late] = field(default_factory=dict)
+    """Commands of other rooms in this group."""
 
     def command(self, name: str) -> Any:
         module, _, attribute = self.place.partition(":")
@@ -32,9 +32,9 @@ class Late:
             return _command(found, name)
         group = typer.main.get_group(found)
         group.name = name
-        for path, guests in self.guests.items():
+        if self.guests:
             assert isinstance(group, LateGroup), f"{self.place} is a group without late commands"
-            group.add_guests(path, guests)
+            group.add_late(self.guests)
         return group
 
 
@@ -51,14 +51,6 @@ class LateGroup(TyperGroup):
     def add_late(self, commands: Mapping[str, Late]) -> None:
         self._late.update(commands)
         self.commands.update({name: TyperCommand(name, help=late.help) for name, late in commands.items()})
-
-    def add_guests(self, path: tuple[str, ...], guests: Mapping[str, Late]) -> None:
-        """Add commands of other rooms to the group at `path`."""
-        if not path:
-            self.add_late(guests)
-        else:
-            host = self._late[path[0]]
-            self._late[path[0]] = replace(host, guests={**host.guests, path[1:]: guests})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         late = self._late.get(cmd_name)

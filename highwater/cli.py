@@ -14,52 +14,80 @@ from highwater.common.late_commands import Late, late_app
 from highwater.common.plain_letters import show_all
 from highwater.common.plain_values import read_plain_values
 
+_STUDIES: Final = "highwater.bench.commands"
 _MESSAGING: Final = "highwater.pipeline.messaging.commands"
 # Guests are verbs that one room brings to another's commands: the two do not know each other.
 ROOMS: Final = {
     "advise": Late(
-        "highwater.bench.commands.advise:advise",
+        f"{_STUDIES}.advise:advise",
         "Find the settings that are best for an aim on this system: search, then confirm with fresh trials.",
     ),
     "bench": Late(
         "highwater.bench.cli:app",
         "Measure a broker with load from Spark executors.",
         {
-            ("history",): {
-                "report": Late(
-                    "highwater.reports.cli:history_report",
-                    "Write a history as one HTML file: trends, change points, environments; print its path.",
-                )
-            }
+            "plan": Late(
+                f"{_STUDIES}.plan:plan",
+                "Show trials, duration and disk space, and refuse what bench run would refuse. Starts nothing.",
+            ),
+            "schema": Late(
+                f"{_STUDIES}.schema:schema",
+                "Print the JSON Schema of workload files (for editors) or of another kind of file.",
+            ),
+            "compare": Late(
+                f"{_STUDIES}.compare:compare",
+                "Compare two results: the answer in one sentence, then ratios with intervals of the metrics of the "
+                "question.",
+            ),
+            "ceilings": Late(
+                f"{_STUDIES}.ceilings:ceilings",
+                "Write the highest rates that one broker sustained, and what its disks did, as a file for the "
+                "monitor's headroom.",
+            ),
+            "history": Late(
+                f"{_STUDIES}.history:app",
+                "Results over time, and where they changed.",
+                {
+                    "report": Late(
+                        "highwater.reports.cli:history_report",
+                        "Write a history as one HTML file: trends, change points, environments; print its path.",
+                    )
+                },
+            ),
+            "lake": Late(
+                f"{_STUDIES}.lake:app", "Figures of thousands of runs as Parquet, and questions asked of them."
+            ),
+            "telemetry": Late(
+                f"{_STUDIES}.telemetry:app",
+                "Show live what a running load measures: tasks of bench run --telemetry publish to a control broker.",
+            ),
         },
     ),
     "broker": Late(
         "highwater.broker.cli:app",
         "A log broker that speaks Kafka's protocol and needs no JVM.",
         {
-            (): {
-                "dlq": Late(f"{_MESSAGING}.dlq:app", "Dead letters: list, show, replay exactly once, drop."),
-                "retry": Late(
-                    f"{_MESSAGING}.waiting:retry",
-                    "Retried records: what waits or is parked; the mover.",
-                ),
-                "delay": Late(f"{_MESSAGING}.waiting:delay", "Delayed records: what waits in the levels; the mover."),
-                "trace": Late(
-                    f"{_MESSAGING}.trace:trace",
-                    "Print the way of one record: retries, delays, dead letters and replays that hw-origin or "
-                    "traceparent connect.",
-                ),
-            }
+            "dlq": Late(f"{_MESSAGING}.dlq:app", "Dead letters: list, show, replay exactly once, drop."),
+            "retry": Late(
+                f"{_MESSAGING}.waiting:retry",
+                "Retried records: what waits or is parked; the mover.",
+            ),
+            "delay": Late(f"{_MESSAGING}.waiting:delay", "Delayed records: what waits in the levels; the mover."),
+            "trace": Late(
+                f"{_MESSAGING}.trace:trace",
+                "Print the way of one record: retries, delays, dead letters and replays that hw-origin or "
+                "traceparent connect.",
+            ),
         },
     ),
     "capture": Late(
-        "highwater.bench.commands.capture:app",
+        f"{_STUDIES}.capture:app",
         "Capture what a topic's load is like, without a byte of its records, and replay it.",
     ),
     "monitor": Late("highwater.monitor.cli:app", "See what a cluster does, what it did, and what is wrong."),
     "pipeline": Late("highwater.pipeline.cli:app", "Streams over topics, on Spark."),
     "plan": Late(
-        "highwater.bench.commands.capacity:plan",
+        f"{_STUDIES}.capacity:plan",
         "Say how many brokers a load needs, from what a benchmark measured on such a host.",
     ),
     "report": Late(
@@ -74,18 +102,16 @@ ROOMS: Final = {
         "highwater.tuning.cli:app",
         "Inspect, check, change, verify and roll back the settings of a broker's host.",
         {
-            (): {
-                "agent": Late(
-                    "highwater.bench.commands.agent:agent",
-                    "Serve the state of this host to a monitor: CPU, memory, page cache, write-back, disks, brokers, "
-                    "tuning and drift.",
-                ),
-                "prove": Late(
-                    "highwater.bench.commands.prove:prove",
-                    "Measure the effect of settings on this host: off and on in turn, with intervals, and a verdict "
-                    "for each.",
-                ),
-            }
+            "agent": Late(
+                "highwater.bench.commands.agent:agent",
+                "Serve the state of this host to a monitor: CPU, memory, page cache, write-back, disks, brokers, "
+                "tuning and drift.",
+            ),
+            "prove": Late(
+                "highwater.bench.commands.prove:prove",
+                "Measure the effect of settings on this host: off and on in turn, with intervals, and a verdict "
+                "for each.",
+            ),
         },
     ),
 }

@@ -1,4 +1,4 @@
-"""`bench schema`, `bench metrics` and `bench verify`. Imports are late so that --help is fast."""
+"""`bench metrics` and `bench verify`. Imports are late so that --help is fast."""
 
 from __future__ import annotations
 
@@ -9,23 +9,6 @@ from typing import Annotated
 import typer
 
 from highwater.bench.commands.common import AsJson, one_line_errors
-
-
-def schema(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="workload, gate-policy, question; manifest, env, analysis, probes, calibration, search, gate, advice, "
-            "comparison; of a trial summary, verdict, windows, host, partitions, events.",
-        ),
-    ] = "workload",
-) -> None:
-    """Print the JSON Schema of workload files (for editors) or of another kind of file."""
-    with one_line_errors():
-        from highwater.bench.json_schemas import json_schema
-
-        typer.echo(json.dumps(json_schema(name), indent=2))
 
 
 def metrics(as_json: AsJson = False) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
-    from highwater.bench.lake.expecting import Expected
     from highwater.bench.runs.launchers import LauncherChoice
     from highwater.bench.runs.preflight import Preflight
     from highwater.bench.runs.runner import Earlier
@@ -52,11 +52,17 @@ class Asked:
 
 
 def show(
-    asked: Asked, price: Price | None = None, *, as_json: bool, first_line: str = "", lake: Path | None = None
+    asked: Asked,
+    price: Price | None = None,
+    *,
+    as_json: bool,
+    first_line: str = "",
+    document: Mapping[str, object] = MappingProxyType({}),
+    lines: Sequence[str] = (),
 ) -> None:
     """Print the plan, and then all that would keep it from running. Raises typer.Exit if anything would.
 
-    lake: also say what its runs let expect.
+    document, lines: what else is known of the plan, as JSON and for people.
     """
     from highwater.bench.display.tables import plan_as_json, print_plan
     from highwater.common.command_errors import report_error
@@ -64,20 +70,18 @@ def show(
     from highwater.common.exit_codes import EXIT_ENVIRONMENT, EXIT_USAGE
     from highwater.tuning.facts import collect
 
-    expected = _expected(lake, asked.plan) if lake is not None else None
     found, earlier = _checked(asked, collect())
     if as_json:
         refused = {"refusals": [str(error) for error in found.refusals], "warnings": found.warnings}
-        from_lake = {} if expected is None else {"expected": [asdict(one) for one in expected]}
-        told = plan_as_json(asked.plan, price) | _told_file(asked.plan) | from_lake | refused
+        told = {**plan_as_json(asked.plan, price), **_told_file(asked.plan), **document, **refused}
         typer.echo(json.dumps(told, indent=2))
     else:
         if first_line:
             typer.echo(first_line)
         tell_workload(asked.plan, err=False)
         print_plan(asked.plan, price)
-        if expected is not None:
-            _tell_expected(expected, asked.plan)
+        for line in lines:
+            typer.echo(line)
         if earlier is not None:
             typer.echo(_left(asked.plan, earlier))
         for warning in found.warnings:
@@ -87,28 +91,6 @@ def show(
     if found.refusals:
         elsewhere = all(isinstance(error, NotComparableError) for error in found.refusals)
         raise typer.Exit(EXIT_ENVIRONMENT if elsewhere else EXIT_USAGE)
-
-
-def _expected(lake: Path, plan: Plan) -> list[Expected]:
-    """Raises UsageError when the lake cannot be read."""
-    from highwater.bench.lake.extra import named_extra
-    from highwater.results.analysis.comparison_answer import asked_metrics
-
-    with named_extra():
-        from highwater.bench.lake.expecting import expected_of
-        from highwater.bench.lake.manifest import Manifest
-
-        specification = plan.specification
-        asked = asked_metrics(specification.workload.as_document(), at_once=specification.workload.trials.at_once)
-        return expected_of(Manifest(lake), specification.workload.name, specification.workload.trials.n, asked)
-
-
-def _tell_expected(expected: Sequence[Expected], plan: Plan) -> None:
-    from highwater.bench.lake.expecting import lines_of
-
-    workload = plan.specification.workload
-    for line in lines_of(expected, workload.name, workload.trials.n):
-        typer.echo(line)
 
 
 def tell_workload(plan: Plan, *, err: bool) -> None:

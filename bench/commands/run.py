@@ -1,4 +1,4 @@
-"""`bench run` and `bench plan`: run a workload, or show and check what would run.
+"""`bench run`: runs a workload, or shows and checks what would run.
 
 Imports are late so that --help is fast.
 """
@@ -87,30 +87,6 @@ def run(
         else:
             print_end(result)
         raise typer.Exit(manifest.exit_code or 0)
-
-
-@with_options
-def plan(
-    *,
-    options: RunOptions,
-    load: LoadOptions,
-    price_per_hour: Annotated[
-        float | None,
-        typer.Option(metavar="X", min=0, help="Price of the machines per hour, to show the price of the run."),
-    ] = None,
-    currency: Annotated[str, typer.Option(metavar="NAME", help="Currency of --price-per-hour.")] = "USD",
-    lake: Annotated[
-        Path | None,
-        typer.Option("--lake", metavar="DIR", help="Say how small a change the trials can show, from earlier runs."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show trials, duration and disk space, and refuse what bench run would refuse. Starts nothing."""
-    with one_line_errors():
-        from highwater.bench.trials.plan import Price
-
-        price = None if price_per_hour is None else Price(price_per_hour, currency)
-        show(options.asked(load), price, as_json=as_json, lake=lake)
 
 
 def control_of(telemetry: str | None, config: Path | None) -> ControlTopic | None:

@@ -13,7 +13,7 @@ import pytest
 from rich.text import Text
 from typer.testing import CliRunner, Result
 
-import highwater.bench.cli
+import highwater.cli
 import highwater.spark_loadgen
 from highwater.bench.display.tables import print_end, results_as_json
 from highwater.bench.runs import runner
@@ -37,7 +37,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def call(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(highwater.bench.cli.app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(highwater.cli.app, ["bench", *map(str, arguments)])
 
 
 class Spark(FakeLauncher):

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from highwater.bench.cli import app
 from highwater.bench.gate.policy import default_policy
 from highwater.bench.json_schemas import FOLDER, SCHEMAS, json_schema
 from highwater.bench.workload.specification import load_specification
+from highwater.cli import app
 
 ROOT = Path(__file__).parent.parent.parent
 WORKLOADS = sorted((ROOT / "workloads").glob("*.yaml"))
@@ -45,11 +45,11 @@ def test_a_shipped_schema_is_the_models_own(name: str) -> None:
     shipped = (FOLDER / f"{name}.schema.json").read_text("utf-8")
     assert json.loads(shipped) == json_schema(name), renew
     jsonschema.Draft202012Validator.check_schema(json_schema(name))
-    assert CliRunner().invoke(app, ["schema", name]).stdout == shipped
+    assert CliRunner().invoke(app, ["bench", "schema", name]).stdout == shipped
 
 
 def test_an_unknown_schema_is_one_line() -> None:
-    result = CliRunner().invoke(app, ["schema", "workloads"])
+    result = CliRunner().invoke(app, ["bench", "schema", "workloads"])
     assert (result.exit_code, result.stderr) == (
         2,
         f"error: there is no schema 'workloads'; there are {', '.join(SCHEMAS)}\n",
@@ -124,5 +124,5 @@ def test_a_file_that_includes_another_need_not_have_everything() -> None:
 
 
 def test_the_help_names_every_schema() -> None:
-    told = " ".join(CliRunner().invoke(app, ["schema", "--help"]).output.split())
+    told = " ".join(CliRunner().invoke(app, ["bench", "schema", "--help"]).output.split())
     assert [name for name in SCHEMAS if name not in told] == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from highwater.bench.cli import app
+from highwater.cli import app
 from highwater.common.ceilings import CONSUME, DISK_WRITE, PRODUCE, Ceiling, parse_ceilings
 from highwater.common.errors import UsageError
 from highwater.results.analysis_file import Search, SearchProbe
@@ -146,9 +146,9 @@ def test_the_command_writes_a_file_and_refuses_in_one_line(tmp_path: Path) -> No
     made(tmp_path / "run")
     out = tmp_path / "ceilings.json"
     runner = CliRunner()
-    assert runner.invoke(app, ["ceilings", str(tmp_path / "run"), "--out", str(out)]).exit_code == 0
+    assert runner.invoke(app, ["bench", "ceilings", str(tmp_path / "run"), "--out", str(out)]).exit_code == 0
     assert parse_ceilings(out.read_text()).ceilings
-    refused = runner.invoke(app, ["ceilings", str(tmp_path)])
+    refused = runner.invoke(app, ["bench", "ceilings", str(tmp_path)])
     assert refused.exit_code == 2
     assert refused.stderr.count("\n") == 1
     assert "is not a result directory" in refused.stderr

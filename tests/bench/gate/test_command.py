@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from highwater.bench.cli import app
+from highwater.cli import app
 from highwater.results import checksums
 from highwater.results.gate import Gate
 from highwater.results.models import Scalar, TrialSummary, Verdict
@@ -21,7 +21,7 @@ RATE = "produce.achieved_per_s"
 
 
 def call(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, list(map(str, arguments)))
+    return CliRunner().invoke(app, ["bench", *map(str, arguments)])
 
 
 def sample(directory: Path, times: float = 1.0) -> Path:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from highwater.bench.cli import app
 from highwater.bench.history.otava import ChangePoint
 from highwater.bench.history.series import Acknowledgement, Series, add, all_series, chosen, doubts
+from highwater.cli import app
 from highwater.common.errors import NotComparableError, UsageError
 from highwater.results.models import Scalar, TrialSummary, Verdict
 from highwater.results.reader import RunResult
@@ -195,7 +195,7 @@ def otava(tmp_path: Path) -> Path:
 
 
 def call(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["history", *map(str, arguments)])
+    return CliRunner().invoke(app, ["bench", "history", *map(str, arguments)])
 
 
 def test_the_history_from_the_command_line(sample: Path, tmp_path: Path, otava: Path) -> None:

@@ -318,8 +318,8 @@ def test_an_adder_that_is_killed_leaves_whole_runs(runs: list[Path], tmp_path: P
     """Killed as soon as the lake has one run more, with its pool at work on the next ones; eight times."""
     lake = tmp_path / "lake"
     directories = [write_run(tmp_path / f"run{day}", day, trials=1) for day in range(1, 11)]
-    adder = "import sys; from highwater.bench.cli import app; app()"
-    command = [sys.executable, "-c", adder, "lake", "add", *map(str, directories), "--lake", str(lake)]
+    adder = "import sys; from highwater.cli import app; app()"
+    command = [sys.executable, "-c", adder, "bench", "lake", "add", *map(str, directories), "--lake", str(lake)]
     killed = 0
     for number in range(8):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -12,13 +12,13 @@ import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner, Result
 
-from highwater.bench.cli import app
 from highwater.bench.history.otava import ChangePoint
 from highwater.bench.lake import adding, compacting, steps
 from highwater.bench.lake.asking import Answer, Connection, ask, asked_sql, opened, time_line
 from highwater.bench.lake.engine import parameters_in, with_markers
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.questions import question_named, question_of, questions
+from highwater.cli import app
 from highwater.common.errors import UsageError
 from highwater.results import checksums
 from highwater.results.models import TrialSummary
@@ -336,7 +336,7 @@ def test_parameters_are_values_and_no_text_of_the_statement(local: Connection) -
 
 
 def run(lake: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["lake", "query", *arguments, "--lake", str(lake)])
+    return CliRunner().invoke(app, ["bench", "lake", "query", *arguments, "--lake", str(lake)])
 
 
 def test_the_command_prints_the_answer_first(lake: Path, tmp_path: Path) -> None:
@@ -366,9 +366,11 @@ def test_a_time_line_adds_up_the_seconds_of_all_trials(lake: Path, local: Connec
     asked = ask(local, statement, {})
     assert [(row["second"], row["p99_ns"]) for row in answer.rows] == [tuple(row.values()) for row in asked.rows]
     assert answer.sentence.startswith("produce_response of quickstart is worst in second ")
-    nothing = CliRunner().invoke(app, ["lake", "timeline", "none", "--lake", str(lake)])
+    nothing = CliRunner().invoke(app, ["bench", "lake", "timeline", "none", "--lake", str(lake)])
     assert "the lake has no seconds of produce_response of none" in " ".join(nothing.output.split())
-    wrong = CliRunner().invoke(app, ["lake", "timeline", "quickstart", "--metric", "produce", "--lake", str(lake)])
+    wrong = CliRunner().invoke(
+        app, ["bench", "lake", "timeline", "quickstart", "--metric", "produce", "--lake", str(lake)]
+    )
     assert (wrong.exit_code, len(wrong.output.splitlines())) == (2, 1)
 
 
@@ -411,12 +413,12 @@ def test_what_is_no_lake_or_is_damaged_is_named(lake: Path, tmp_path: Path) -> N
     done = run(copy, "Q9")
     assert done.exit_code == 2
     assert done.output.startswith(f"error: {path}: is damaged; its digest is not that of the manifest")
-    checked = CliRunner().invoke(app, ["lake", "verify", "--lake", str(copy)])
+    checked = CliRunner().invoke(app, ["bench", "lake", "verify", "--lake", str(copy)])
     assert checked.exit_code == 4
     assert f"{path}: is damaged" in checked.output
     path.unlink()
     assert f"{path}: is missing" in run(copy, "Q9").output
-    assert CliRunner().invoke(app, ["lake", "verify", "--lake", str(lake)]).exit_code == 0
+    assert CliRunner().invoke(app, ["bench", "lake", "verify", "--lake", str(lake)]).exit_code == 0
 
 
 def test_a_head_that_is_none_is_refused() -> None:

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from highwater.bench.cli import app
 from highwater.bench.history import series as kept
 from highwater.bench.lake import adding
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.runs import result_of
 from highwater.bench.lake.series import series_of
-from highwater.cli import app as whole_app
+from highwater.cli import app
 from highwater.common.errors import UsageError
 from highwater.results.models import TrialSummary
 from highwater.results.reader import RunResult
@@ -74,13 +73,8 @@ def test_a_comparison_of_runs_of_a_lake_is_that_of_their_directories(runs: list[
     assert not result_of(manifest, ids[runs[0]]).has_files
 
 
-def run_whole(*arguments: str | Path) -> Result:
-    """With the commands of all rooms."""
-    return CliRunner().invoke(whole_app, [str(argument) for argument in arguments])
-
-
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, ["bench", *map(str, arguments)])
 
 
 def test_the_commands_take_a_lake(runs: list[Path], lake: Path, tmp_path: Path) -> None:
@@ -105,14 +99,14 @@ def test_the_commands_take_a_lake(runs: list[Path], lake: Path, tmp_path: Path) 
 
 
 def test_the_page_of_a_history_takes_a_lake(lake: Path, tmp_path: Path) -> None:
-    done = run_whole("bench", "history", "report", "--lake", lake, "--out", tmp_path / "page.html")
+    done = run("history", "report", "--lake", lake, "--out", tmp_path / "page.html")
     assert (done.exit_code, done.output) == (0, f"{tmp_path / 'page.html'}\n")
     text = (tmp_path / "page.html").read_text("utf-8")
     assert f"3 runs, from {lake}" in text
     assert "too few: 2 runs; change points need 7" in text
     copy = tmp_path / "lake"
     shutil.copytree(lake, copy)
-    assert run_whole("bench", "history", "report", "--lake", copy).output == f"{copy / 'history.html'}\n"
+    assert run("history", "report", "--lake", copy).output == f"{copy / 'history.html'}\n"
     assert run("lake", "verify", "--lake", copy).exit_code == 0
     (empty := tmp_path / "empty").mkdir()
     Manifest(empty).create()
@@ -120,7 +114,7 @@ def test_the_page_of_a_history_takes_a_lake(lake: Path, tmp_path: Path) -> None:
         (empty, "nothing stored yet; start with"),
         (tmp_path / "none", "is no lake; make one with"),
     ):
-        done = run_whole("bench", "history", "report", "--lake", directory)
+        done = run("history", "report", "--lake", directory)
         assert (done.exit_code, len(done.output.splitlines())) == (2, 1)
         assert said in done.output
 
