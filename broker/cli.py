@@ -75,7 +75,13 @@ def start(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.", show_default="9092"),
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port to listen on; 0 takes a free one.",
+            show_default="9092; 0 with --ephemeral",
+        ),
     ] = None,
     host: Annotated[
         str | None,
@@ -96,6 +102,23 @@ def start(
             show_default="one",
         ),
     ] = None,
+    ephemeral: Annotated[
+        bool,
+        typer.Option(
+            "--ephemeral",
+            help="For a test: use a temporary log directory that is removed at the end; end when the parent does.",
+        ),
+    ] = False,
+    ready_fd: Annotated[
+        int | None,
+        typer.Option(
+            "--ready-fd",
+            min=1,
+            metavar="N",
+            help="When it accepts connections, write HOST:PORT and a newline to this descriptor, and close it; 1 is "
+            "standard output, which then has no ready line.",
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more.")] = False,
 ) -> None:
     """Start a broker and run it until SIGTERM or SIGINT; another, a second later, stops it at once.
@@ -105,11 +128,33 @@ def start(
     while running, 2 could not start.
     """
     import logging
+    from contextlib import ExitStack
+
+    from highwater.common.command_errors import fail
+    from highwater.common.errors import UsageError
+
+    ending = ExitStack()
+    folder: Path | None = None
+    try:
+        if ready_fd is not None or ephemeral:
+            from highwater.broker.commands.ephemeral import check_ready_fd, guarded_folder
+
+            # Before anything else is imported, which takes most of a start: the parent may end meanwhile.
+            if ready_fd is not None:
+                check_ready_fd(ready_fd)
+            folder = ending.enter_context(guarded_folder()) if ephemeral else None
+    except UsageError as error:
+        fail(error)
 
     from highwater.broker.server import broker
     from highwater.broker.server.start_check import SETUP_ERRORS
-    from highwater.broker.settings.config import BrokerConfig, Setting, parse_property_option, read_properties_file
-    from highwater.common.command_errors import fail
+    from highwater.broker.settings.config import (
+        BrokerConfig,
+        ConfigError,
+        Setting,
+        parse_property_option,
+        read_properties_file,
+    )
     from highwater.common.exit_codes import EXIT_NO
     from highwater.common.log_lines import log_to_standard_error
 
@@ -119,6 +164,12 @@ def start(
         settings += [parse_property_option(text) for text in properties or ()]
         if log_dir is not None:
             settings.append(Setting("--log-dir", "log.dirs", str(log_dir)))
+        if folder is not None:
+            if twice := next((each for each in settings if each.name in ("log.dir", "log.dirs")), None):
+                raise ConfigError(f"{twice.place}: --ephemeral makes a log directory of its own: leave one of them out")
+            settings.append(Setting("--ephemeral", "log.dirs", str(folder / "log")))
+            if port is None and (host is not None or all(each.name != "listeners" for each in settings)):
+                port = 0
         if port is not None or host is not None:
             address = host or "127.0.0.1"
             bracketed = f"[{address}]" if ":" in address else address
@@ -130,12 +181,16 @@ def start(
         if checked.is_set("highwater.processes"):
             from highwater.broker.server import parent  # only who starts several pays for it
 
-            exit_code = parent.run(settings)
+            exit_code = parent.run(settings, ready_fd)
         else:
-            exit_code = broker.run(checked)
+            exit_code = broker.run(checked, ready_fd=ready_fd)
     except SETUP_ERRORS as error:
         fail(error)
+    except BrokenPipeError:
+        fail("nobody reads that the broker is ready any more", EXIT_NO)
     except KeyboardInterrupt:
         typer.echo("interrupted before it was ready", err=True)
         raise typer.Exit(EXIT_NO) from None
+    finally:
+        ending.close()
     raise typer.Exit(exit_code)

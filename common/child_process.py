@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import signal
 import subprocess
@@ -27,12 +28,26 @@ READY: Final = re.compile(
 )
 """The line that a broker prints on standard output when it accepts connections."""
 _PR_SET_PDEATHSIG: Final = 1
+_STANDARD_OUTPUT: Final = 1
+_STANDARD_ERROR: Final = 2
 
 
-def ready_line(host: str, port: int, cluster_id: str, partitions: int, duration_ms: int) -> str:
-    """The line that READY matches."""
+def report_ready(
+    host: str, port: int, cluster_id: str, partitions: int, duration_ms: int, ready_fd: int | None = None
+) -> None:
+    """Print the line that READY matches; write `HOST:PORT` and a newline to the descriptor `ready_fd`, and close it.
+
+    Standard output as `ready_fd` gets the address in place of the line. Raises BrokenPipeError if nobody reads it.
+    """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return f"ready: listening on {address} (cluster {cluster_id}, {partitions} partitions, {duration_ms} ms)"
+    if ready_fd != _STANDARD_OUTPUT:
+        details = f"cluster {cluster_id}, {partitions} partitions, {duration_ms} ms"
+        sys.stdout.write(f"ready: listening on {address} ({details})\n")
+        sys.stdout.flush()
+    if ready_fd is not None:
+        os.write(ready_fd, f"{address}\n".encode())
+        if ready_fd > _STANDARD_ERROR:
+            os.close(ready_fd)
 
 
 def start(

@@ -14,7 +14,6 @@ import logging
 import resource
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -51,7 +50,7 @@ from highwater.broker.server.unpacking import Unpacking
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.storage import Storage
 from highwater.broker.turns import Turns
-from highwater.common.child_process import ready_line
+from highwater.common.child_process import report_ready
 from highwater.common.exit_codes import EXIT_NO, EXIT_OK
 
 if TYPE_CHECKING:
@@ -68,11 +67,12 @@ def run(
     config: BrokerConfig,
     shared: Mapping[str, Sequence[socket.socket]] = MappingProxyType({}),
     metrics: BoundListener | None = None,
+    ready_fd: int | None = None,
 ) -> int:
     """Run a broker until it is stopped; returns the exit code. Raises one of SETUP_ERRORS when it cannot start.
 
     `shared` are sockets that other processes accept from too, by listener; `metrics` is where to serve metrics, and not
-    where the configuration says.
+    where the configuration says; `ready_fd` is for `report_ready`.
     """
     started_ns = time.monotonic_ns()
     _allow_many_files()
@@ -99,7 +99,7 @@ def run(
                 listener.listen(config)
             open_alone(opened, config, files, paths)
         with audit_file.written(audit_path), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_Broker(config, files, paths, opened, bound, metrics, started_ns).run())
+            return runner.run(_Broker(config, files, paths, opened, bound, metrics, started_ns, ready_fd).run())
     except BaseException:
         for listener in [*bound, *([] if metrics is None else [metrics])]:
             listener.close()
@@ -124,6 +124,7 @@ class _Broker:
         bound: list[BoundListener],
         metrics: BoundListener | None,
         started_ns: int,
+        ready_fd: int | None,
     ) -> None:
         self._config = config
         self._files = files
@@ -132,6 +133,7 @@ class _Broker:
         self._bound = bound
         self._metrics = metrics
         self._started_ns = started_ns
+        self._ready_fd = ready_fd
         self._is_ready = False
         self._connections: set[Connection] = set()
         self._membership: Membership | None = None
@@ -337,8 +339,7 @@ class _Broker:
         duration_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
         host = f"[{listener.host}]" if ":" in listener.host else listener.host
         cluster_id = self._opened.store.cluster_id
-        sys.stdout.write(f"{ready_line(listener.host, listener.port, cluster_id, partition_count, duration_ms)}\n")
-        sys.stdout.flush()
+        report_ready(listener.host, listener.port, cluster_id, partition_count, duration_ms, self._ready_fd)
         notify(READY, status(f"{partition_count} partitions, listening on {host}:{listener.port}"))
 
     # Failures

@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,8 +49,11 @@ _PAGE_WITHIN_S: Final = 5.0
 _START_MAY_TAKE_S: Final = 1800
 
 
-def run(settings: Sequence[Setting]) -> int:
-    """Run until stopped; returns the exit code. Raises one of SETUP_ERRORS when it cannot start."""
+def run(settings: Sequence[Setting], ready_fd: int | None = None) -> int:
+    """Run until stopped; returns the exit code. Raises one of SETUP_ERRORS when it cannot start.
+
+    `ready_fd` is for `report_ready`.
+    """
     started_ns = time.monotonic_ns()
     plan = ProcessPlan.of(settings)
     config = BrokerConfig(plan.settings)
@@ -71,7 +73,7 @@ def run(settings: Sequence[Setting]) -> int:
         for listener in [*bound, *([] if metrics is None else [metrics])]:
             listener.listen(config)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_Parent(plan, home, bound, metrics, started_ns).run())
+            return runner.run(_Parent(plan, home, bound, metrics, started_ns, ready_fd).run())
     finally:
         for listener in [*bound, *([] if metrics is None else [metrics])]:
             listener.close()
@@ -110,12 +112,14 @@ class _Parent:
         bound: Sequence[BoundListener],
         metrics: BoundListener | None,
         started_ns: int,
+        ready_fd: int | None,
     ) -> None:
         self._plan = plan
         self._home = home
         self._bound = bound
         self._metrics = metrics
         self._started_ns = started_ns
+        self._ready_fd = ready_fd
         self._children: list[_Child] = []
         self._is_ready = False
         self._first_refusal = ""
@@ -227,9 +231,9 @@ class _Parent:
         duration_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
         _logger.info("%d processes are ready", len(self._children))
         cluster_id = self._children[0].cluster_id
-        line = child_process.ready_line(listener.host, listener.port, cluster_id, partition_count, duration_ms)
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+        child_process.report_ready(
+            listener.host, listener.port, cluster_id, partition_count, duration_ms, self._ready_fd
+        )
         notify(READY, status(f"{len(self._children)} processes, {partition_count} partitions, {host}:{listener.port}"))
 
     # Stopping
