@@ -124,7 +124,7 @@ def config(*settings: str) -> BrokerConfig:
 
 def test_a_broker_without_settings_listens_for_this_host_alone() -> None:
     endpoints, advertised = endpoints_of(BrokerConfig())
-    assert [(endpoint.host, endpoint.protocol) for endpoint in endpoints] == [("127.0.0.1", "PLAINTEXT")]
+    assert [(endpoint.host, endpoint.security_protocol) for endpoint in endpoints] == [("127.0.0.1", "PLAINTEXT")]
     assert advertised == {}
 
 

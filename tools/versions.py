@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from highwater.bench.native.clients import Load
+from highwater.bench.native.clients import NativeWork
 from highwater.bench.systems.highwater import start_highwater
 from highwater.bench.workload.values import Scalar
 
@@ -75,7 +75,7 @@ class Latencies(NamedTuple):
     longest_ms: float
 
 
-def latencies_of(loads: Iterable[Load]) -> Latencies:
+def latencies_of(loads: Iterable[NativeWork]) -> Latencies:
     """Of all requests of some loads with a rate. Each load's must still be in its file: see PreparedRequests.send."""
     latencies_ns = array.array("q")
     for load in loads:

@@ -101,7 +101,7 @@ def gate(
                 return
             choice = LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf"))
 
-            def execute(plan: Plan, directory: Path, finished_cells: FinishedCells) -> Manifest:
+            def execute(plan: Plan, directory: Path, finished_cells: FinishedCells | None) -> Manifest:
                 from highwater.bench.commands.run import observer_of
 
                 return run_plan(

@@ -15,7 +15,8 @@ from highwater.bench.runs.launchers import LauncherKind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from highwater.bench.prove.proving import Execute, Round
+    from highwater.bench.gate.run import Execute
+    from highwater.bench.prove.proving import Round
     from highwater.bench.prove.subjects import Subject, Unprovable
     from highwater.bench.runs.agenda import FinishedCells
     from highwater.bench.trials.plan import Plan

@@ -5,10 +5,10 @@ The caller passes an `Execute` that runs the trials, so that tests need no broke
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from highwater.bench.display.comparison_text import gate_markdown
 from highwater.bench.gate.annotations import gitlab_report
@@ -49,14 +49,10 @@ from highwater.results.gate import ComparedSide, EnvironmentDifference, Gate, Ga
 from highwater.results.models import Manifest
 from highwater.results.reader import RunResult
 
+Execute = Callable[[Plan, Path, FinishedCells | None], Manifest]
+"""Runs a plan with new processes and writes a result directory."""
 GATE_FILE: Final = "gate.json"
 _CONFIRMATION: Final = "confirmation"
-
-
-class Execute(Protocol):
-    """Runs a plan with new processes and writes a result directory."""
-
-    def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells, /) -> Manifest: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from highwater.bench.host.sampler import Readings
-from highwater.bench.host.sampling_service import Answer, Question
+from highwater.bench.host.sampling_service import SampleRequest, SampleResponse
 from highwater.bench.workload.clusters import Cluster, ClusterHost
 from highwater.common.errors import UsageError
 from highwater.results.host import HostSample
@@ -59,7 +59,7 @@ class SampledHost:
         self.described = described
         self.problem: str | None = None
         self._readings = Readings()
-        self._latest: Answer | None = None
+        self._latest: SampleResponse | None = None
         self._clock_offset_s = float("inf")
         self._socket: socket.socket | None = None
         self._first = threading.Event()
@@ -72,7 +72,7 @@ class SampledHost:
             self._first.set()
             return
         storage = self.described.storage
-        question = Question(
+        question = SampleRequest(
             brokers=sampler.brokers,
             attendants=sampler.attendants,
             generator=sampler.generator,
@@ -122,7 +122,7 @@ class SampledHost:
         try:
             with self._socket.makefile("rb") as lines:
                 for line in lines:
-                    self._take(Answer.parse(line), time.monotonic())
+                    self._take(SampleResponse.parse(line), time.monotonic())
         except (OSError, ValueError, TypeError, LookupError) as error:
             self.problem = f"its sampler broke off: {error}"
         else:
@@ -132,7 +132,7 @@ class SampledHost:
                 self._readings.finish(self._latest.reading)
         self._first.set()
 
-    def _take(self, answer: Answer, now_s: float) -> None:
+    def _take(self, answer: SampleResponse, now_s: float) -> None:
         if answer.problem is not None:
             self.problem = f"its sampler does not sample: {answer.problem}"
         if answer.missing:

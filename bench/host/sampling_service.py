@@ -1,8 +1,8 @@
 """The service behind `bench host sample`: reports readings of its host, one line per second.
 
-The run sends one line of JSON (`Question`) and receives one line for each reading (`Answer`) until it closes its side;
-then it receives a last reading. Standard input and output may be a socket that systemd accepted, a pipe, or ssh. The
-service sends counters and nothing else.
+The run sends one line of JSON (`SampleRequest`) and receives one line for each reading (`SampleResponse`) until it
+closes its side; then it receives a last reading. Standard input and output may be a socket that systemd accepted, a
+pipe, or ssh. The service sends counters and nothing else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MainProcesses = Callable[[Sequence[str]], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SampleRequest:
     """The units whose CPU and memory to read, and the disks (names joined by +) whose traffic to read."""
 
     brokers: list[str] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Question:
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
-    def parse(cls, line: bytes) -> Question:
+    def parse(cls, line: bytes) -> SampleRequest:
         """Raises ValueError."""
         told = json.loads(line)
         if not isinstance(told, dict):
@@ -58,7 +58,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SampleResponse:
     """One line: a reading and the broker units that do not run; or a problem, and then no further line."""
 
     reading: Reading | None = None
@@ -69,7 +69,7 @@ class Answer:
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
-    def parse(cls, line: bytes) -> Answer:
+    def parse(cls, line: bytes) -> SampleResponse:
         """Raises ValueError, TypeError or LookupError for what is no answer."""
         told: Mapping[str, Any] = json.loads(line)
         reading = None if told["reading"] is None else _reading_of(told["reading"])
@@ -96,9 +96,9 @@ def _reading_of(told: Mapping[str, Any]) -> Reading:
 def serve(input_fd: int, output_fd: int, main_processes: MainProcesses | None = None) -> int:
     """Answer one question until the other side closes. Returns the exit status."""
     try:
-        question = Question.parse(_first_line(input_fd))
+        question = SampleRequest.parse(_first_line(input_fd))
     except ValueError as error:
-        _send(output_fd, Answer(problem=f"this is no question that a sampler knows: {error}"))
+        _send(output_fd, SampleResponse(problem=f"this is no question that a sampler knows: {error}"))
         return 2
     units = _Units(question, main_processes or main_processes_of)
     reader = HostReader(units.groups, question.device)
@@ -107,18 +107,18 @@ def serve(input_fd: int, output_fd: int, main_processes: MainProcesses | None = 
     while heard:
         if units.changed():
             reader.regroup(units.groups)
-        if not _send(output_fd, Answer(reader.read(), units.missing)):
+        if not _send(output_fd, SampleResponse(reader.read(), units.missing)):
             return 0
         next_s += INTERVAL_S
         heard = not _closed_by(input_fd, next_s)
-    _send(output_fd, Answer(reader.read(), units.missing))
+    _send(output_fd, SampleResponse(reader.read(), units.missing))
     return 0
 
 
 class _Units:
     """The processes of the units; looked up again when a process is missing."""
 
-    def __init__(self, question: Question, main_processes: MainProcesses) -> None:
+    def __init__(self, question: SampleRequest, main_processes: MainProcesses) -> None:
         self._units = {role: list(getattr(question, role)) for role in _ROLES}
         self._main_processes = main_processes
         self._found = self._look_up()
@@ -167,7 +167,7 @@ def _first_line(fd: int) -> bytes:
     return line
 
 
-def _send(fd: int, answer: Answer) -> bool:
+def _send(fd: int, answer: SampleResponse) -> bool:
     """Send one line; False when the other side has closed."""
     line = answer.as_line()
     try:

@@ -43,7 +43,7 @@ def _go_on() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class NativeWork:
     """What a client did, by its own clock; cpu_s is what the client itself cost.
 
     latencies: a file of int64 nanoseconds, one for each request, from when it was due; None where a client times none.
@@ -72,7 +72,7 @@ def produce(
     record_bytes: int,
     properties: Mapping[str, str],
     checkpoint: Checkpoint = _go_on,
-) -> Load:
+) -> NativeWork:
     """One rdkafka_performance; each record goes to a partition drawn by the client."""
     acks = properties.get("acks", properties.get("request.required.acks", "all"))
     options = ["-P", "-s", str(record_bytes), "-a", "-1" if acks == "all" else acks, "-c", str(records)]
@@ -82,7 +82,7 @@ def produce(
     match = _last(_PRODUCED, ran.printed)
     if int(match["delivered"]) != records or int(match["failed"]) != 0:
         raise TrialError(f"the producer was to deliver {records} records: {match[0]}")
-    return Load(records, records * record_bytes, max(int(match["ms"]), 1) / 1000, ran.cpu_s)
+    return NativeWork(records, records * record_bytes, max(int(match["ms"]), 1) / 1000, ran.cpu_s)
 
 
 def consume(
@@ -93,7 +93,7 @@ def consume(
     record_bytes: int,
     properties: Mapping[str, str],
     checkpoint: Checkpoint = _go_on,
-) -> Load:
+) -> NativeWork:
     """One rdkafka_performance, from the beginning of every partition."""
     options = ["-C", "-o", "beginning", "-c", str(records)]
     for partition in range(partitions):
@@ -103,16 +103,16 @@ def consume(
     consumed = int(match["consumed"])
     if consumed < records or int(match["bytes"]) != consumed * record_bytes:
         raise TrialError(f"the consumer was to read {records} records of {record_bytes} bytes: {match[0]}")
-    return Load(consumed, consumed * record_bytes, max(int(match["ms"]), 1) / 1000, ran.cpu_s)
+    return NativeWork(consumed, consumed * record_bytes, max(int(match["ms"]), 1) / 1000, ran.cpu_s)
 
 
-def fetch(port: int, topic: str, records: int, record_bytes: int, checkpoint: Checkpoint = _go_on) -> Load:
+def fetch(port: int, topic: str, records: int, record_bytes: int, checkpoint: Checkpoint = _go_on) -> NativeWork:
     """Partition 0 from its beginning, by a client that looks at no record; sizes are those of values, as elsewhere."""
     ran = _run([str(part) for part in (program("wire_fetch"), port, topic, 0, records, _FETCH_BYTES)], checkpoint)
     answers = json.loads(ran.printed)
     if answers["records"] != records:
         raise TrialError(f"{records} records were to be fetched and {answers['records']} came")
-    return Load(records, records * record_bytes, answers["seconds"], ran.cpu_s)
+    return NativeWork(records, records * record_bytes, answers["seconds"], ran.cpu_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class PreparedRequests:
         partitions: int = 1,
         records_per_s: float = 0.0,
         checkpoint: Checkpoint = _go_on,
-    ) -> Load:
+    ) -> NativeWork:
         """Send `records` or more, in whole requests; as fast as they are answered unless a rate is given.
 
         Partition p is led at port p modulo their number, and so is the number of connections a multiple of it.
@@ -170,7 +170,7 @@ class PreparedRequests:
         if answers["requests"] != requests:
             raise TrialError(f"{requests} requests were sent and {answers['requests']} answered")
         sent = requests * self.records
-        return Load(sent, sent * self.record_bytes, answers["seconds"], ran.cpu_s, self._latencies)
+        return NativeWork(sent, sent * self.record_bytes, answers["seconds"], ran.cpu_s, self._latencies)
 
 
 def record_batch(records: int, record_bytes: int) -> bytes:

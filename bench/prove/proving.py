@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from highwater.bench.gate.run import Execute
 from highwater.bench.prove.judging import judge_cells
 from highwater.bench.prove.loads import load_file, load_for
 from highwater.bench.prove.subjects import Subject
@@ -32,12 +33,6 @@ PROVED_STORAGE: Final = "proved"
 MOST_PAIRS: Final = 30
 # Keys of `trials` that a proof sets itself: its sides are settings of the host, so trials run one at a time.
 _OURS: Final = ("stop_when", "at_once")
-
-
-class Execute(Protocol):
-    """Runs a plan and writes a result directory."""
-
-    def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells | None, /) -> Manifest: ...
 
 
 @dataclass(frozen=True, slots=True)

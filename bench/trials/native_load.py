@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench.host.usage import usage_of
-from highwater.bench.native.clients import Connections, Load, PreparedRequests, consume, fetch, produce
+from highwater.bench.native.clients import Connections, NativeWork, PreparedRequests, consume, fetch, produce
 from highwater.bench.native.librdkafka import rdkafka_performance
 from highwater.bench.native.programs import program
 from highwater.bench.storage import page_cache
@@ -50,8 +50,8 @@ class NativeResult:
 
     t0_monotonic_s: float
     measured_s: tuple[float, float]
-    produced: Load
-    consumed: Load | None
+    produced: NativeWork
+    consumed: NativeWork | None
     system_cpu_s: float | None
     cold_read_bytes_per_s: float | None
 
@@ -158,7 +158,7 @@ class NativeLoad:
             if not told:
                 records = min(records * _GROWTH, largest)
 
-    def _piece(self, records: int) -> Load:
+    def _piece(self, records: int) -> NativeWork:
         self._pieces += 1
         topic = f"{self._topic}-warm-up-{self._pieces}"  # deleting the one before may take a while
         assignment = spread_evenly(self._system, self._partitions)
@@ -184,7 +184,7 @@ class NativeLoad:
             return load.rate_per_s * measure_s
         return max(_LEAST_RECORDS, min(int(rate_per_s * measure_s), LARGEST_LOAD_BYTES // self._record_bytes))
 
-    def _producer(self, topic: str) -> Callable[[int], Load]:
+    def _producer(self, topic: str) -> Callable[[int], NativeWork]:
         producers, rate_per_s = self._workload.producers, self._workload.load.rate_per_s or 0.0
         if producers.driver == "rdkafka_performance":
             return lambda records: produce(
@@ -213,7 +213,7 @@ class NativeLoad:
             checkpoint=self._checkpoint,
         )
 
-    def _consume(self, topic: str, records: int) -> Load:
+    def _consume(self, topic: str, records: int) -> NativeWork:
         consumers = self._workload.consumers
         if consumers.driver == "wire_fetch":
             return fetch(self._ports[0], topic, records, self._record_bytes, self._checkpoint)

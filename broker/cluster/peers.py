@@ -23,6 +23,14 @@ class Endpoint(NamedTuple):
     host: str
     port: int
 
+    @property
+    def has_tls(self) -> bool:
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
 
 class PeerFailure(Enum):
     """Why there is no answer. Except for REFUSED, the request may have been executed."""

@@ -92,16 +92,16 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class Multi:
     """Requests that succeed or fail together."""
 
     requests: tuple[Create | Set | Delete | Check, ...]
 
 
-Request = Get | Exists | Children | Create | Set | Delete | Transaction
+Request = Get | Exists | Children | Create | Set | Delete | Multi
 
 
-class Node(NamedTuple):
+class NodeData(NamedTuple):
     """The result of Get."""
 
     data: bytes
@@ -117,8 +117,8 @@ class Created(NamedTuple):
     """The stat of the node; in a transaction only its version is certain."""
 
 
-Result = Node | Stat | list[str] | Created | None | ZooKeeperError | list[Any]
-"""Get: Node. Exists, Set: Stat. Children: names. Create: Created. Delete, Check: None. Transaction: a list with a
+Result = NodeData | Stat | list[str] | Created | None | ZooKeeperError | list[Any]
+"""Get: NodeData. Exists, Set: Stat. Children: names. Create: Created. Delete, Check: None. Multi: a list with a
 result for each of its requests, in which every one is an error if any is (those not at fault ROLLED_BACK). Or an error.
 """
 

@@ -46,9 +46,9 @@ def inside_address(config: BrokerConfig, log: str) -> str | None:
     name, _ = inter_broker_listener(config)
     endpoints, advertised = endpoints_of(config)
     ready = [found["address"] for found in READY.finditer(log)]
-    if endpoints[0].name == name:
+    if endpoints[0].listener_name == name:
         return ready[-1] if ready else None
-    (endpoint,) = (each for each in endpoints if each.name == name)
+    (endpoint,) = (each for each in endpoints if each.listener_name == name)
     told = advertised.get(name, endpoint)
     bound = [port for listener, port in _LISTENER_LINE.findall(log) if listener == name]
     if not bound:

@@ -26,12 +26,12 @@ from highwater.broker.cluster.zookeeper import (
     Create,
     Exists,
     Get,
+    Multi,
     Set,
-    Transaction,
     ZooKeeperError,
 )
 from highwater.broker.cluster.zookeeper import (
-    Node as Znode,
+    NodeData as Znode,
 )
 from highwater.broker.controller.assignment import assign_replicas, check_assignment
 from highwater.broker.controller.context import ControllerContext
@@ -495,8 +495,8 @@ def _topic_id(znode: Any) -> UUID | None:
     return znodes.read(znode.data, znodes.parse_assigned_topic)[0] if isinstance(znode, Znode) else None
 
 
-def _fenced(context: ControllerContext, *requests: Create | Set) -> Transaction:
-    return Transaction((Check(metadata_tree.CONTROLLER_EPOCH, context.epoch_version), *requests))
+def _fenced(context: ControllerContext, *requests: Create | Set) -> Multi:
+    return Multi((Check(metadata_tree.CONTROLLER_EPOCH, context.epoch_version), *requests))
 
 
 def _failure(result: Any) -> ZooKeeperError | None:

@@ -30,10 +30,10 @@ from highwater.broker.cluster.zookeeper import (
     Delete,
     Exists,
     Get,
-    Node,
+    Multi,
+    NodeData,
     Set,
     Stat,
-    Transaction,
     WatchEvent,
     ZooKeeper,
 )
@@ -270,7 +270,7 @@ class Controller:
     def _is_settled(self) -> Rounds[bool]:
         """Whether somebody is the controller, who is known then."""
         (node,) = yield from ask([Get(znodes.CONTROLLER)])
-        if not isinstance(node, Node):
+        if not isinstance(node, NodeData):
             return False
         if node.stat.ephemeral_owner == self._zookeeper.session_id:
             if self._term is not None:
@@ -300,7 +300,7 @@ class Controller:
         `found` is /controller_epoch as it was before it was seen that there is no controller, or who it is that is to
         be removed: every election since makes this one fail.
         """
-        if not isinstance(found, Node):
+        if not isinstance(found, NodeData):
             yield from ask([Create(metadata_tree.CONTROLLER_EPOCH, b"0")])
             return None
         epoch = int(found.data) + 1
@@ -310,13 +310,13 @@ class Controller:
             Create(znodes.CONTROLLER, value, is_ephemeral=True),
             Set(metadata_tree.CONTROLLER_EPOCH, str(epoch).encode(), found.stat.version),
         )
-        (results,) = yield from ask([Transaction(requests)])
+        (results,) = yield from ask([Multi(requests)])
         if isinstance(results, list) and isinstance(results[-2], Created) and isinstance(results[-1], Stat):
             return epoch, results[-1].version
         # The answer to the first attempt may have been lost with its connection.
         controller, now = yield from ask([Get(znodes.CONTROLLER), Get(metadata_tree.CONTROLLER_EPOCH)])
-        is_ours = isinstance(controller, Node) and controller.stat.ephemeral_owner == self._zookeeper.session_id
-        if is_ours and isinstance(now, Node) and int(now.data) == epoch:
+        is_ours = isinstance(controller, NodeData) and controller.stat.ephemeral_owner == self._zookeeper.session_id
+        if is_ours and isinstance(now, NodeData) and int(now.data) == epoch:
             return epoch, now.stat.version
         return None
 
@@ -343,7 +343,7 @@ class Controller:
 
     def _give_up(self, epoch_version: int) -> Rounds[None]:
         check = Check(metadata_tree.CONTROLLER_EPOCH, epoch_version)
-        yield from ask([Transaction((check, Delete(znodes.CONTROLLER)))])
+        yield from ask([Multi((check, Delete(znodes.CONTROLLER)))])
 
     def _resign(self) -> None:
         if self._term is not None:
@@ -355,7 +355,7 @@ class Controller:
 
     def _look_after_controller(self, broker_id: int) -> Rounds[None]:
         (node,) = yield from ask([Get(znodes.broker_path(broker_id))])
-        if not isinstance(node, Node):
+        if not isinstance(node, NodeData):
             return
         try:
             broker = znodes.read(node.data, partial(znodes.parse_broker, broker_id, node.stat.czxid))
@@ -385,8 +385,8 @@ class Controller:
         paths = (metadata_tree.CONTROLLER_EPOCH, znodes.CONTROLLER, znodes.broker_path(broker.broker_id))
         epoch, controller, registration = yield from ask([Get(path) for path in paths])
         is_it = (
-            isinstance(controller, Node)
-            and isinstance(registration, Node)
+            isinstance(controller, NodeData)
+            and isinstance(registration, NodeData)
             and registration.stat.czxid == broker.epoch
             and controller.stat.ephemeral_owner == registration.stat.ephemeral_owner
         )

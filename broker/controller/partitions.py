@@ -19,7 +19,7 @@ from typing import Final
 
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.state import LeaderAndIsr
-from highwater.broker.cluster.zookeeper import Get, Node
+from highwater.broker.cluster.zookeeper import Get, NodeData
 from highwater.broker.controller.context import ControllerContext, PartitionState
 from highwater.broker.controller.elections import Elected, Election, elect
 from highwater.broker.controller.requests import RequestBatch
@@ -174,7 +174,7 @@ class PartitionStates:
         allowing: set[str] = set()
         for name, node in zip(names, nodes, strict=True):
             try:
-                overrides = znodes.read(node.data, metadata_tree.parse_config) if isinstance(node, Node) else {}
+                overrides = znodes.read(node.data, metadata_tree.parse_config) if isinstance(node, NodeData) else {}
             except ValueError as error:
                 _logger.error("cannot use the settings of topic %s: %s", name, error)
                 continue

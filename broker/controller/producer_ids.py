@@ -7,7 +7,7 @@ import logging
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster import znodes
-from highwater.broker.cluster.zookeeper import Get, Node, Set, Stat, ZooKeeperError
+from highwater.broker.cluster.zookeeper import Get, NodeData, Set, Stat, ZooKeeperError
 from highwater.broker.controller.context import ControllerContext
 from highwater.broker.controller.storage import Rounds, ask
 from highwater.broker.settings import metadata_tree
@@ -27,7 +27,7 @@ def allocate_producer_ids(
         return ErrorCode.stale_broker_epoch
     while True:
         (node,) = yield from ask([Get(PRODUCER_ID_BLOCK)])
-        if not isinstance(node, Node):
+        if not isinstance(node, NodeData):
             _logger.error("cannot read %s: %s", PRODUCER_ID_BLOCK, node.value)
             return ErrorCode.unknown_server_error
         try:

@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.state import ReplicaAssignment
-from highwater.broker.cluster.zookeeper import Delete, Exists, Get, Node, Set, ZooKeeperError
+from highwater.broker.cluster.zookeeper import Delete, Exists, Get, NodeData, Set, ZooKeeperError
 from highwater.broker.controller.context import (
     ControllerContext,
     PartitionState,
@@ -292,7 +292,7 @@ class Reassignments:
             found = yield from ask([Get(znodes.topic_path(topic)) for topic in remaining])
             writes: dict[str, Set] = {}
             for topic, znode in zip(remaining, found, strict=True):
-                if isinstance(znode, Node):
+                if isinstance(znode, NodeData):
                     _, present = znodes.read(znode.data, znodes.parse_assigned_topic)
                     topic_id = self._context.topics[topic].topic_id
                     value = znodes.assigned_topic_value(topic_id, present | by_topic[topic])
@@ -310,7 +310,7 @@ class Reassignments:
 
     def _read_znode(self) -> Rounds[dict[TopicPartition, tuple[int, ...]]]:
         (found,) = yield from ask([Get(znodes.REASSIGN_PARTITIONS)])
-        if not isinstance(found, Node):
+        if not isinstance(found, NodeData):
             return {}
         try:
             return znodes.read(found.data, znodes.parse_reassignment)

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.clock import Scheduler, Timer
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.state import NO_LEADER
-from highwater.broker.cluster.zookeeper import Delete, Exists, Get, Node, ZooKeeperError
+from highwater.broker.cluster.zookeeper import Delete, Exists, Get, NodeData, ZooKeeperError
 from highwater.broker.controller.context import ControllerContext, PartitionState
 from highwater.broker.controller.elections import Election, preferred_leader
 from highwater.broker.controller.partitions import PartitionStates
@@ -30,7 +30,7 @@ Outcomes = dict[TopicPartition, int | Problem]
 """Who leads now, or why nobody was elected."""
 
 
-class Rebalance:
+class LeaderRebalance:
     def __init__(
         self,
         *,
@@ -108,7 +108,7 @@ class Rebalance:
         if found is ZooKeeperError.NO_NODE:
             return
         (node,) = yield from ask([Get(path)])
-        if isinstance(node, Node):
+        if isinstance(node, NodeData):
             try:
                 wanted = znodes.read(node.data, znodes.parse_partitions)
             except ValueError as error:

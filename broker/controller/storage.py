@@ -18,11 +18,11 @@ from highwater.broker.cluster.zookeeper import (
     Create,
     Delete,
     Get,
-    Node,
+    Multi,
+    NodeData,
     Request,
     Set,
     Stat,
-    Transaction,
     ZooKeeperError,
 )
 from highwater.broker.controller.context import ControllerContext
@@ -69,7 +69,7 @@ def write(context: ControllerContext, requests: Sequence[Create | Set | Delete])
     """
     check = Check(metadata_tree.CONTROLLER_EPOCH, context.epoch_version)
     chunks = list(_chunks(requests))
-    answers = yield from ask([Transaction((check, *chunk)) for chunk in chunks])
+    answers = yield from ask([Multi((check, *chunk)) for chunk in chunks])
     left: list[Create | Set | Delete] = []
     results: list[Any] = []
     for chunk, answer in zip(chunks, answers, strict=True):
@@ -80,7 +80,7 @@ def write(context: ControllerContext, requests: Sequence[Create | Set | Delete])
         else:
             results += outcomes
     if left:
-        alone = iter((yield from ask([Transaction((check, request)) for request in left])))
+        alone = iter((yield from ask([Multi((check, request)) for request in left])))
         results = [_unfenced(next(alone), 1)[0] if result is _ASK_AGAIN else result for result in results]
     return results
 
@@ -134,12 +134,12 @@ def read_states(context: ControllerContext, partitions: Sequence[TopicPartition]
     for partition, node in zip(partitions, found, strict=True):
         known = context.get(partition)
         if known is not None:
-            known.leadership = _parse_state(context, partition, node) if isinstance(node, Node) else None
+            known.leadership = _parse_state(context, partition, node) if isinstance(node, NodeData) else None
             leader = context.brokers.get(known.leadership.leader) if known.leadership is not None else None
             known.leader_registered_since = leader is not None and 0 < node.stat.mzxid < leader.epoch
 
 
-def _parse_state(context: ControllerContext, partition: TopicPartition, node: Node) -> LeaderAndIsr | None:
+def _parse_state(context: ControllerContext, partition: TopicPartition, node: NodeData) -> LeaderAndIsr | None:
     """The state; None, with a line in the log, if it cannot be understood: such a partition gets no leader."""
     try:
         state = znodes.read(node.data, partial(znodes.parse_partition_state, partition_epoch=node.stat.version))

@@ -16,14 +16,14 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.clock import Scheduler
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.state import BrokerInfo, ReplicaAssignment
-from highwater.broker.cluster.zookeeper import Children, Create, Exists, Get, Node, Set
+from highwater.broker.cluster.zookeeper import Children, Create, Exists, Get, NodeData, Set
 from highwater.broker.controller.channels import Channels, Presence, Way
 from highwater.broker.controller.context import ControllerContext, PartitionState, Replica, ReplicaState
 from highwater.broker.controller.deletion import TopicDeletion
 from highwater.broker.controller.elections import Election
 from highwater.broker.controller.partitions import AllowsUncleanElection, PartitionStates
 from highwater.broker.controller.reassignment import Reassignments
-from highwater.broker.controller.rebalance import Rebalance
+from highwater.broker.controller.rebalance import LeaderRebalance
 from highwater.broker.controller.replicas import ReplicaStates
 from highwater.broker.controller.requests import RequestBatch
 from highwater.broker.controller.storage import Rounds, Submit, ask, children, delete_all, read_states, write
@@ -89,7 +89,7 @@ class Term:
             watches=watches,
             deletion=self.deletion,
         )
-        self.rebalance = Rebalance(
+        self.rebalance = LeaderRebalance(
             context=context,
             partitions=self.partitions,
             config=config,
@@ -156,7 +156,7 @@ class Term:
         nodes = yield from self.watches.ask([Get(znodes.broker_path(broker_id)) for broker_id in ids])
         brokers: dict[int, BrokerInfo] = {}
         for broker_id, node in zip(ids, nodes, strict=True):
-            if isinstance(node, Node):
+            if isinstance(node, NodeData):
                 parse = partial(znodes.parse_broker, broker_id, node.stat.czxid)
                 broker = _understood(znodes.broker_path(broker_id), node.data, parse)
                 if broker is not None:
@@ -170,7 +170,7 @@ class Term:
         nameless: list[Set] = []
         partitions: list[TopicPartition] = []
         for topic, node in zip(topics, nodes, strict=True):
-            if not isinstance(node, Node):
+            if not isinstance(node, NodeData):
                 continue
             parsed = _understood(znodes.topic_path(topic), node.data, znodes.parse_assigned_topic)
             if parsed is None:
@@ -301,7 +301,7 @@ class Term:
     def assignment_changed(self, topic: str) -> Rounds[None]:
         """/brokers/topics/T has another value: new partitions, or what we wrote ourselves."""
         (node,) = yield from self.watches.ask([Get(znodes.topic_path(topic))])
-        if not isinstance(node, Node) or topic not in self.context.topics:
+        if not isinstance(node, NodeData) or topic not in self.context.topics:
             return
         parsed = _understood(znodes.topic_path(topic), node.data, znodes.parse_assigned_topic)
         if parsed is None:
@@ -382,7 +382,7 @@ class Term:
         found = yield from self.watches.ask([Children(path)])
         names = sorted(children(path, found[0]))
         nodes = yield from ask([Get(f"{path}/{name}") for name in names])
-        return names, [node.data for node in nodes if isinstance(node, Node)]
+        return names, [node.data for node in nodes if isinstance(node, NodeData)]
 
     # Answers of brokers
 

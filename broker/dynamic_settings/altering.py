@@ -47,7 +47,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-class Change(NamedTuple):
+class AlterConfigOp(NamedTuple):
     name: str
     operation: int
     value: str | None
@@ -58,7 +58,7 @@ class Alteration(NamedTuple):
 
     resource_type: int
     name: str
-    changes: Sequence[Change]
+    changes: Sequence[AlterConfigOp]
 
 
 def alter(
@@ -206,7 +206,7 @@ def _change_broker(
 
 def _changed(
     present: Mapping[str, str],
-    changes: Sequence[Change],
+    changes: Sequence[AlterConfigOp],
     inherited: Mapping[str, str | None],
     kinds: Mapping[str, Kind],
 ) -> dict[str, str] | Problem:

@@ -38,8 +38,8 @@ from highwater.broker.group.events import (
     SyncAnswer,
     SyncRequest,
 )
-from highwater.broker.group.members import Member
-from highwater.broker.group.rebalance import Rebalance, State
+from highwater.broker.group.members import GroupMember
+from highwater.broker.group.rebalance import GroupState, Rebalance
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """The session of a first join: its client has no member id yet, so it cannot send heartbeats."""
@@ -60,25 +60,25 @@ class ClassicGroup(Rebalance):
             self._add_and_rebalance(request.member_id, request, answer, now)
         else:
             self._join_again(request, answer, now)
-        if self.state is State.PREPARING_REBALANCE:
+        if self.state is GroupState.PREPARING_REBALANCE:
             self._complete_join_if_all_joined(now)
         return self._take_effects()
 
     def _has_room_for(self, member_id: str) -> bool:
         member = self.members.get(member_id)
-        if self.state is State.PREPARING_REBALANCE:
+        if self.state is GroupState.PREPARING_REBALANCE:
             # Count the joined members, so that a group above the limit loses the members that join last.
             return (member is not None and member.join is not None) or (
                 self.members.joining_count < self._settings.max_size
             )
-        if self.state in (State.COMPLETING_REBALANCE, State.STABLE):
+        if self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return member is not None or len(self.members) < self._settings.max_size
         return True
 
     def _cannot_join(self, request: JoinRequest) -> ErrorCode | None:
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             agrees = bool(request.protocol_type and request.protocols)
         else:
             agrees = request.protocol_type == self.protocol_type and self.members.can_agree(request.protocols)
@@ -102,11 +102,11 @@ class ClassicGroup(Rebalance):
             return
         member = self.members[member_id]
         is_unchanged = member.protocols == request.protocols
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             self._answer(answer, JoinAnswer(ErrorCode.unknown_member_id, member_id))
         elif is_unchanged and (
-            self.state is State.COMPLETING_REBALANCE
-            or (self.state is State.STABLE and not self.members.is_leader(member_id))
+            self.state is GroupState.COMPLETING_REBALANCE
+            or (self.state is GroupState.STABLE and not self.members.is_leader(member_id))
         ):
             # The member may not have received the answer to its join. A leader that joins a stable group wants a new
             # assignment, for example because of new partitions.
@@ -117,17 +117,17 @@ class ClassicGroup(Rebalance):
 
     def _add_and_rebalance(self, member_id: str, request: JoinRequest, answer: AnswerJoin, now: Now) -> None:
         self.pending_members.pop(member_id, None)
-        member = Member(member_id, request)
+        member = GroupMember(member_id, request)
         member.is_new = True
         member.join = answer
         if not self.members:
             self.protocol_type = request.protocol_type
-        self._has_new_member |= self.state is State.PREPARING_REBALANCE and self.generation_id == 0
+        self._has_new_member |= self.state is GroupState.PREPARING_REBALANCE and self.generation_id == 0
         self.members.add(member)
         member.expires_ms = self._wake_at(now.monotonic_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._rebalance_if_settled(f"{member_id} joined; {request.reason}", now)
 
-    def _update(self, member: Member, request: JoinRequest, answer: AnswerJoin) -> None:
+    def _update(self, member: GroupMember, request: JoinRequest, answer: AnswerJoin) -> None:
         self._answer_join(member, JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id))
         self.members.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         member.join = answer
@@ -146,15 +146,15 @@ class ClassicGroup(Rebalance):
         self._expect_heartbeat(member, now)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         self._update(member, request, answer)
-        if self.state is State.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE:
             # The leader may be assigning partitions to the old id at this moment.
             self._prepare_rebalance(f"{new_id} takes the place of {old_id}; {request.reason}", now)
-        elif self.state is State.STABLE and self.members.vote() != self.protocol_name:
+        elif self.state is GroupState.STABLE and self.members.vote() != self.protocol_name:
             self._prepare_rebalance(f"{new_id} brings another protocol; {request.reason}", now)
-        elif self.state is State.STABLE:
+        elif self.state is GroupState.STABLE:
 
             def stored(error: ErrorCode, now: Now) -> None:
-                if member.join is not answer or self.state is not State.STABLE:
+                if member.join is not answer or self.state is not GroupState.STABLE:
                     return  # A newer rebalance has the member and will answer it.
                 if error:
                     self.members.rename(instance_id, old_id)
@@ -166,7 +166,7 @@ class ClassicGroup(Rebalance):
 
             self._store({member.member_id: member.assignment for member in self.members}, stored)
 
-    def _replaced(self, member: Member, old_leader_id: str, may_skip_assignment: bool) -> JoinAnswer:
+    def _replaced(self, member: GroupMember, old_leader_id: str, may_skip_assignment: bool) -> JoinAnswer:
         """Return the current generation for a static member that came back; no new assignment is needed (KIP-814)."""
         joined = self.joined(member)
         if may_skip_assignment:
@@ -182,7 +182,7 @@ class ClassicGroup(Rebalance):
             return self._take_effects()
         member = self.members[request.member_id]
         self._not_synced.discard(member.member_id)
-        if self.state is State.STABLE:
+        if self.state is GroupState.STABLE:
             self._answer(answer, self.assigned(member))
             self._expect_heartbeat(member, now)
             return self._take_effects()
@@ -194,7 +194,7 @@ class ClassicGroup(Rebalance):
         return self._take_effects()
 
     def _cannot_sync(self, request: SyncRequest) -> ErrorCode | None:
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         if (error := self._check_member(request.member_id, request.group_instance_id)) is not None:
             return error
@@ -204,19 +204,19 @@ class ClassicGroup(Rebalance):
             return ErrorCode.inconsistent_group_protocol
         if request.protocol_name not in (None, self.protocol_name):
             return ErrorCode.inconsistent_group_protocol
-        return ErrorCode.rebalance_in_progress if self.state is State.PREPARING_REBALANCE else None
+        return ErrorCode.rebalance_in_progress if self.state is GroupState.PREPARING_REBALANCE else None
 
     # Heartbeat, LeaveGroup, and the check of an OffsetCommit
 
     def heartbeat(self, member_id: str, group_instance_id: str | None, generation_id: int, now: Now) -> ErrorCode:
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         if (error := self._check_member(member_id, group_instance_id)) is not None:
             return error
         if generation_id != self.generation_id:
             return ErrorCode.illegal_generation
         self._expect_heartbeat(self.members[member_id], now)
-        is_preparing = self.state is State.PREPARING_REBALANCE
+        is_preparing = self.state is GroupState.PREPARING_REBALANCE
         return ErrorCode.rebalance_in_progress if is_preparing else ErrorCode.none
 
     def leave(self, leavers: Sequence[Leaver], now: Now) -> tuple[list[ErrorCode], list[Effect]]:
@@ -240,12 +240,14 @@ class ClassicGroup(Rebalance):
         self, member_id: str, group_instance_id: str | None, generation_id: int, now: Now
     ) -> ErrorCode | None:
         """Return why this member may not commit offsets now, or None. A commit counts as a heartbeat."""
-        if self.state not in (State.EMPTY, State.DEAD) and _is_nobody(member_id, group_instance_id, generation_id):
+        if self.state not in (GroupState.EMPTY, GroupState.DEAD) and _is_nobody(
+            member_id, group_instance_id, generation_id
+        ):
             return ErrorCode.unknown_member_id
         error = self.check_transactional_commit(member_id, group_instance_id, generation_id)
         if error is not None or generation_id < 0:
             return error
-        if self.state is State.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.rebalance_in_progress
         self._expect_heartbeat(self.members[member_id], now)
         return None
@@ -254,9 +256,9 @@ class ClassicGroup(Rebalance):
         self, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> ErrorCode | None:
         """Return why a producer may not commit for this member, or None. Old producers name no member (KIP-447)."""
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
-        if self.state is State.EMPTY and generation_id < 0:
+        if self.state is GroupState.EMPTY and generation_id < 0:
             return None
         if _is_nobody(member_id, group_instance_id, generation_id):
             return None

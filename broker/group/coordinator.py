@@ -28,14 +28,14 @@ from highwater.broker.group.events import (
     JoinRequest,
     Leaver,
     Now,
-    Store,
+    StoreGroup,
     SyncAnswer,
     SyncRequest,
 )
 from highwater.broker.group.kept import KeptGroups, kept_groups
 from highwater.broker.group.members import CONSUMER
 from highwater.broker.group.offsets import CommittedOffset, GroupOffsets
-from highwater.broker.group.rebalance import GroupSettings, State
+from highwater.broker.group.rebalance import GroupSettings, GroupState
 from highwater.broker.group.schemas import (
     GroupKey,
     OffsetKey,
@@ -336,7 +336,7 @@ class GroupCoordinator:
             answer(error or ErrorCode.group_id_not_found)
             return
         members = group.members
-        is_empty = members.state is State.EMPTY
+        is_empty = members.state is GroupState.EMPTY
         if not is_empty and members.protocol_type != CONSUMER:
             answer(ErrorCode.non_empty_group)
             return
@@ -375,7 +375,7 @@ class GroupCoordinator:
         error = self.refusal(group_id, may_be_empty=True)
         if error is None and group is None:
             error = ErrorCode.group_id_not_found
-        if error is None and group is not None and group.members.state is not State.EMPTY:
+        if error is None and group is not None and group.members.state is not GroupState.EMPTY:
             error = ErrorCode.non_empty_group
         if error is not None or group is None:
             answer(error or ErrorCode.group_id_not_found)
@@ -409,7 +409,7 @@ class GroupCoordinator:
         """Append tombstones for removed offsets, and for the group if it is empty."""
         tombstones: list[KeyValue] = [(encode_offset_key(OffsetKey(group_id, *key)), None) for key in removed]
         members = group.members
-        if members.state is State.EMPTY and group.offsets.is_empty and not members.pending_members:
+        if members.state is GroupState.EMPTY and group.offsets.is_empty and not members.pending_members:
             del self._groups[group_id]
             # The log has no record of a group that never had a member.
             if members.generation_id > 0:
@@ -438,7 +438,7 @@ class GroupCoordinator:
                 self._store(group, effect)
         self._schedule(group)
 
-    def _store(self, group: Group, store: Store) -> None:
+    def _store(self, group: Group, store: StoreGroup) -> None:
         group_id = group.members.group_id
 
         def stored(error: ErrorCode) -> None:

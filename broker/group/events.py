@@ -120,11 +120,11 @@ class Answer(NamedTuple):
     deliver: Callable[[], None]
 
 
-class Store(NamedTuple):
+class StoreGroup(NamedTuple):
     """Effect: append this to the log, then report the outcome to `ClassicGroup.stored`."""
 
     group: StoredGroup
     then: Callable[[ErrorCode, Now], None]
 
 
-Effect = Answer | Store
+Effect = Answer | StoreGroup

@@ -17,7 +17,7 @@ CONSUMER: Final = "consumer"
 """The protocol type of consumers (KIP-26); other users of groups, such as Kafka Connect, have their own."""
 
 
-class Member:
+class GroupMember:
     __slots__ = (
         "assignment",
         "client_host",
@@ -51,7 +51,7 @@ class Member:
         """The members whose SyncGroup is unanswered."""
 
     @classmethod
-    def restored(cls, stored: StoredMember, protocol_type: str, protocol_name: str | None) -> Member:
+    def restored(cls, stored: StoredMember, protocol_type: str, protocol_name: str | None) -> GroupMember:
         member = cls(
             stored.member_id,
             JoinRequest(
@@ -94,7 +94,7 @@ class Member:
 class Members:
     def __init__(self) -> None:
         self.leader_id: str | None = None
-        self._by_id: dict[str, Member] = {}
+        self._by_id: dict[str, GroupMember] = {}
         self._static_ids: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
         """How many members support each assignor."""
@@ -102,19 +102,19 @@ class Members:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[GroupMember]:
         return iter(tuple(self._by_id.values()))
 
     def __contains__(self, member_id: str) -> bool:
         return member_id in self._by_id
 
-    def __getitem__(self, member_id: str) -> Member:
+    def __getitem__(self, member_id: str) -> GroupMember:
         return self._by_id[member_id]
 
-    def get(self, member_id: str) -> Member | None:
+    def get(self, member_id: str) -> GroupMember | None:
         return self._by_id.get(member_id)
 
-    def values(self) -> ValuesView[Member]:
+    def values(self) -> ValuesView[GroupMember]:
         return self._by_id.values()
 
     def static_id(self, group_instance_id: str) -> str | None:
@@ -133,7 +133,7 @@ class Members:
         """Return the longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self._by_id.values()), default=0)
 
-    def add(self, member: Member) -> None:
+    def add(self, member: GroupMember) -> None:
         if member.group_instance_id is not None:
             self._static_ids[member.group_instance_id] = member.member_id
         if self.leader_id is None:
@@ -141,7 +141,7 @@ class Members:
         self._by_id[member.member_id] = member
         self._supporters.update(_names(member.protocols))
 
-    def remove(self, member_id: str) -> Member | None:
+    def remove(self, member_id: str) -> GroupMember | None:
         member = self._by_id.pop(member_id, None)
         if member is None:
             return None
@@ -153,7 +153,7 @@ class Members:
             self.leader_id = next(iter(self._by_id), None)
         return member
 
-    def rename(self, group_instance_id: str, new_member_id: str) -> Member:
+    def rename(self, group_instance_id: str, new_member_id: str) -> GroupMember:
         """Give a static member that came back a new member id; its other fields stay."""
         member = self._by_id.pop(self._static_ids[group_instance_id])
         if self.leader_id == member.member_id:
@@ -164,7 +164,7 @@ class Members:
         return member
 
     def update(
-        self, member: Member, protocols: tuple[Protocol, ...], rebalance_timeout_ms: int, session_timeout_ms: int
+        self, member: GroupMember, protocols: tuple[Protocol, ...], rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
         self._supporters.subtract(_names(member.protocols))
         self._supporters.update(_names(protocols))

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from highwater.broker.group.members import CONSUMER
-from highwater.broker.group.rebalance import NO_STATE_TIMESTAMP, Rebalance, State
+from highwater.broker.group.rebalance import NO_STATE_TIMESTAMP, GroupState, Rebalance
 from highwater.common.topic_partition import TopicPartition
 
 
@@ -182,11 +182,11 @@ def _expiry_starts(group: Rebalance) -> Callable[[CommittedOffset], int] | None:
     """Return a function from an offset to the start of its retention time; None if none of the group expires now."""
     if group.protocol_type is None:
         return _commit_time
-    if group.state is State.EMPTY:
+    if group.state is GroupState.EMPTY:
         empty_since_ms = group.state_timestamp_ms
         return _commit_time if empty_since_ms == NO_STATE_TIMESTAMP else lambda _: empty_since_ms
     is_known = group.protocol_type == CONSUMER and group.subscribed_topics is not None
-    return _commit_time if is_known and group.state is State.STABLE else None
+    return _commit_time if is_known and group.state is GroupState.STABLE else None
 
 
 def _commit_time(offset: CommittedOffset) -> int:
@@ -194,4 +194,4 @@ def _commit_time(offset: CommittedOffset) -> int:
 
 
 def _is_read(group: Rebalance, topic: str) -> bool:
-    return group.state is State.STABLE and group.subscribed_topics is not None and topic in group.subscribed_topics
+    return group.state is GroupState.STABLE and group.subscribed_topics is not None and topic in group.subscribed_topics

@@ -31,11 +31,11 @@ from highwater.broker.group.events import (
     Effect,
     JoinAnswer,
     Now,
-    Store,
     StoredGroup,
+    StoreGroup,
     SyncAnswer,
 )
-from highwater.broker.group.members import CONSUMER, Member, Members, subscribed_topics
+from highwater.broker.group.members import CONSUMER, GroupMember, Members, subscribed_topics
 
 _logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ NO_STATE_TIMESTAMP: Final = -1
 T = TypeVar("T")
 
 
-class State(Enum):
+class GroupState(Enum):
     """The values are the names in DescribeGroups."""
 
     EMPTY = "Empty"
@@ -74,7 +74,7 @@ class Rebalance:
 
     def __init__(self, group_id: str, settings: GroupSettings) -> None:
         self.group_id = group_id
-        self.state = State.EMPTY
+        self.state = GroupState.EMPTY
         self.state_timestamp_ms = NO_STATE_TIMESTAMP
         self.generation_id = 0
         self.protocol_type: str | None = None
@@ -97,13 +97,13 @@ class Rebalance:
     def restored(cls, group_id: str, settings: GroupSettings, stored: StoredGroup, now: Now) -> Self:
         """Return a group from its record in the internal topic; its members have one session timeout to send again."""
         group = cls(group_id, settings)
-        group.state = State.STABLE if stored.members else State.EMPTY
+        group.state = GroupState.STABLE if stored.members else GroupState.EMPTY
         group.state_timestamp_ms = stored.state_timestamp_ms
         group.generation_id = stored.generation_id
         group.protocol_type = stored.protocol_type or None
         group.protocol_name = stored.protocol_name
         for entry in stored.members:
-            group.members.add(Member.restored(entry, stored.protocol_type, stored.protocol_name))
+            group.members.add(GroupMember.restored(entry, stored.protocol_type, stored.protocol_name))
         if stored.leader_id is not None and stored.leader_id in group.members:
             group.members.leader_id = stored.leader_id
         group.subscribed_topics = group._subscribed_topics()
@@ -116,29 +116,29 @@ class Rebalance:
     # The rebalance
 
     def _rebalance_if_settled(self, reason: str, now: Now) -> None:
-        if self.state in (State.EMPTY, State.COMPLETING_REBALANCE, State.STABLE):
+        if self.state in (GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             self._prepare_rebalance(reason, now)
 
     def _prepare_rebalance(self, reason: str, now: Now) -> None:
-        if self.state is State.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE:
             self._propagate_failure(ErrorCode.rebalance_in_progress, now)
         self._not_synced.clear()
         self._syncs_until_ms = None
         rebalance_timeout_ms = self.members.rebalance_timeout_ms
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             delay_ms = self._settings.initial_rebalance_delay_ms
             self._initial_delay = _InitialDelay(delay_ms, max(rebalance_timeout_ms - delay_ms, 0))
             self._joins_until_ms = self._wake_at(now.monotonic_ms + delay_ms)
         else:
             self._joins_until_ms = self._wake_at(now.monotonic_ms + rebalance_timeout_ms)
-        self._enter(State.PREPARING_REBALANCE, now)
+        self._enter(GroupState.PREPARING_REBALANCE, now)
         _logger.info("group %s: rebalance after generation %d: %s", self.group_id, self.generation_id, reason)
         self._complete_join_if_all_joined(now)
 
     def _complete_join_if_all_joined(self, now: Now) -> None:
         if (
             self._initial_delay is None
-            and self.state is State.PREPARING_REBALANCE
+            and self.state is GroupState.PREPARING_REBALANCE
             and not self.pending_members
             and self.members.joining_count == len(self.members)
         ):
@@ -168,12 +168,12 @@ class Rebalance:
         if not self.members:
             self.protocol_name = None
             self.subscribed_topics = self._subscribed_topics()
-            self._enter(State.EMPTY, now)
+            self._enter(GroupState.EMPTY, now)
             self._store({}, self._empty_stored)
             return
         self.protocol_name = self.members.vote()
         self.subscribed_topics = self._subscribed_topics()
-        self._enter(State.COMPLETING_REBALANCE, now)
+        self._enter(GroupState.COMPLETING_REBALANCE, now)
         _logger.info("group %s: generation %d has %d members", self.group_id, self.generation_id, len(self.members))
         self._not_synced = {member.member_id for member in self.members}
         self._syncs_until_ms = self._wake_at(now.monotonic_ms + self.members.rebalance_timeout_ms)
@@ -201,19 +201,19 @@ class Rebalance:
     # The assignment
 
     def _assignment_stored(self, generation_id: int, assignments: dict[str, bytes], error: ErrorCode, now: Now) -> None:
-        if self.state is not State.COMPLETING_REBALANCE or generation_id != self.generation_id:
+        if self.state is not GroupState.COMPLETING_REBALANCE or generation_id != self.generation_id:
             return
         if error:
             self._propagate_failure(error, now)
             self._prepare_rebalance(f"the assignment could not be stored: {error.name}", now)
             return
-        self._enter(State.STABLE, now)
+        self._enter(GroupState.STABLE, now)
         for member in self.members:
             member.assignment = assignments[member.member_id]
             if self._answer_sync(member, self.assigned(member)):
                 self._expect_heartbeat(member, now)
 
-    def assigned(self, member: Member) -> SyncAnswer:
+    def assigned(self, member: GroupMember) -> SyncAnswer:
         return SyncAnswer(ErrorCode.none, self.protocol_type, self.protocol_name, member.assignment)
 
     def _propagate_failure(self, error: ErrorCode, now: Now) -> None:
@@ -222,7 +222,7 @@ class Rebalance:
             if self._answer_sync(member, SyncAnswer(error)):
                 self._expect_heartbeat(member, now)
 
-    def joined(self, member: Member) -> JoinAnswer:
+    def joined(self, member: GroupMember) -> JoinAnswer:
         """Return the current generation as the JoinGroup answer of `member`."""
         protocol_name = self.protocol_name or ""
         is_leader = self.members.is_leader(member.member_id)
@@ -243,20 +243,20 @@ class Rebalance:
         for member in self.members:
             self._answer_join(member, JoinAnswer(error, member.member_id))
             self._answer_sync(member, SyncAnswer(error))
-        self.state = State.DEAD
+        self.state = GroupState.DEAD
         self.wake_ms = None
         return self._take_effects()
 
     # Time and stored records
 
-    def stored(self, store: Store, error: ErrorCode, now: Now) -> list[Effect]:
-        """Continue after the append of a `Store` effect: `error` is its outcome."""
+    def stored(self, store: StoreGroup, error: ErrorCode, now: Now) -> list[Effect]:
+        """Continue after the append of a `StoreGroup` effect: `error` is its outcome."""
         store.then(error, now)
         return self._take_effects()
 
     def tick(self, now: Now) -> list[Effect]:
         """Do what is due, and set `wake_ms` anew."""
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             return []
         now_ms = now.monotonic_ms
         for member_id, expires_ms in tuple(self.pending_members.items()):
@@ -281,7 +281,7 @@ class Rebalance:
         deadlines = [*self.pending_members.values(), *(member.expires_ms for member in self.members)]
         return [due_ms for due_ms in (*deadlines, self._joins_until_ms, self._syncs_until_ms) if due_ms is not None]
 
-    def _expire(self, member: Member, now: Now) -> None:
+    def _expire(self, member: GroupMember, now: Now) -> None:
         if not member.is_new and (member.join is not None or member.sync is not None):
             # The member waits for an answer; its session continues after the answer.
             member.expires_ms = None
@@ -298,13 +298,13 @@ class Rebalance:
 
     # Small things
 
-    def _enter(self, state: State, now: Now) -> None:
+    def _enter(self, state: GroupState, now: Now) -> None:
         self.state = state
         self.state_timestamp_ms = now.wall_ms
 
     def _remove_and_rebalance(self, member_id: str, reason: str, now: Now) -> None:
         self._remove(member_id)
-        if self.state is State.PREPARING_REBALANCE:
+        if self.state is GroupState.PREPARING_REBALANCE:
             self._complete_join_if_all_joined(now)
         else:
             self._rebalance_if_settled(reason, now)
@@ -320,7 +320,7 @@ class Rebalance:
             self._answer_join(member, JoinAnswer(ErrorCode.unknown_member_id))
             self._answer_sync(member, SyncAnswer(ErrorCode.unknown_member_id))
 
-    def _expect_heartbeat(self, member: Member, now: Now) -> None:
+    def _expect_heartbeat(self, member: GroupMember, now: Now) -> None:
         member.expires_ms = self._wake_at(now.monotonic_ms + member.session_timeout_ms)
 
     def _wake_at(self, due_ms: int) -> int:
@@ -329,7 +329,7 @@ class Rebalance:
         return due_ms
 
     def _store(self, assignments: dict[str, bytes], then: Callable[[ErrorCode, Now], None]) -> None:
-        self._effects.append(Store(self.to_store(assignments), then))
+        self._effects.append(StoreGroup(self.to_store(assignments), then))
 
     def to_store(self, assignments: dict[str, bytes]) -> StoredGroup:
         protocol_name = self.protocol_name
@@ -345,12 +345,12 @@ class Rebalance:
     def _answer(self, answer: Callable[[T], None], value: T) -> None:
         self._effects.append(Answer(partial(answer, value)))
 
-    def _answer_join(self, member: Member, value: JoinAnswer) -> None:
+    def _answer_join(self, member: GroupMember, value: JoinAnswer) -> None:
         if member.join is not None:
             self._answer(member.join, value)
             member.join = None
 
-    def _answer_sync(self, member: Member, value: SyncAnswer) -> bool:
+    def _answer_sync(self, member: GroupMember, value: SyncAnswer) -> bool:
         if member.sync is None:
             return False
         self._answer(member.sync, value)

@@ -13,7 +13,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.dynamic_settings import altering
-from highwater.broker.dynamic_settings.altering import Alteration, Change, Operation
+from highwater.broker.dynamic_settings.altering import Alteration, AlterConfigOp, Operation
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.kafka.pacing import paced
@@ -25,13 +25,13 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     return alter_resources(
         node,
         request,
-        lambda resource: [Change(entry.name, Operation.SET, entry.value) for entry in resource.configs],
+        lambda resource: [AlterConfigOp(entry.name, Operation.SET, entry.value) for entry in resource.configs],
         replace_all=True,
     )
 
 
 def alter_resources(
-    node: Node, request: Any, changes_of: Callable[[Any], Sequence[Change]], *, replace_all: bool
+    node: Node, request: Any, changes_of: Callable[[Any], Sequence[AlterConfigOp]], *, replace_all: bool
 ) -> Reply:
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     once = [resource for resource in request.resources if named[resource.resource_type, resource.resource_name] == 1]

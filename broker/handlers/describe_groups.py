@@ -13,7 +13,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.classic import ClassicGroup
-from highwater.broker.group.rebalance import State
+from highwater.broker.group.rebalance import GroupState
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.kafka.acl import ResourceType, all_operations
@@ -33,8 +33,8 @@ def _describe(node: Node, group_id: str, operations: Answer) -> Answer:
     if isinstance(found, ErrorCode):
         return {"group_id": group_id, "error_code": found}
     if found is None:
-        return {"group_id": group_id, "error_code": ErrorCode.none, "group_state": State.DEAD.value} | operations
-    is_stable = found.state is State.STABLE
+        return {"group_id": group_id, "error_code": ErrorCode.none, "group_state": GroupState.DEAD.value} | operations
+    is_stable = found.state is GroupState.STABLE
     return {
         "error_code": ErrorCode.none,
         "group_id": group_id,

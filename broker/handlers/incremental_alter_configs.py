@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.dynamic_settings.altering import Change
+from highwater.broker.dynamic_settings.altering import AlterConfigOp
 from highwater.broker.handlers.alter_configs import alter_resources
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
@@ -20,6 +20,6 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     return alter_resources(
         node,
         request,
-        lambda resource: [Change(entry.name, entry.config_operation, entry.value) for entry in resource.configs],
+        lambda resource: [AlterConfigOp(entry.name, entry.config_operation, entry.value) for entry in resource.configs],
         replace_all=False,
     )

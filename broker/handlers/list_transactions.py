@@ -14,9 +14,9 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.txn.transaction import State
+from highwater.broker.txn.transaction import TxnState
 
-_STATES: Final = {state.kafka_name: state for state in State}
+_STATES: Final = {state.kafka_name: state for state in TxnState}
 _ANY_DURATION: Final = -1
 
 

@@ -12,7 +12,7 @@ from highwater.broker.clock import Scheduler, Timer
 from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, Peers, ask
 from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.cluster.znodes import CONTROLLER, broker_path, parse_broker, parse_controller, read
-from highwater.broker.cluster.zookeeper import Get, Node, Request, ZooKeeper, run
+from highwater.broker.cluster.zookeeper import Get, NodeData, Request, ZooKeeper, run
 from highwater.broker.settings.config import BrokerConfig
 from highwater.kafka.protocol.apis import CONTROLLED_SHUTDOWN
 
@@ -107,11 +107,11 @@ class ControlledShutdown:
 
 def _controller_endpoint(listener_name: str) -> Generator[Sequence[Request], list[Any], Endpoint | None]:
     (controller,) = yield [Get(CONTROLLER)]
-    if not isinstance(controller, Node):
+    if not isinstance(controller, NodeData):
         return None
     broker_id = read(controller.data, parse_controller)
     (broker,) = yield [Get(broker_path(broker_id))]
-    if not isinstance(broker, Node):
+    if not isinstance(broker, NodeData):
         return None
     info = read(broker.data, lambda value: parse_broker(broker_id, broker.stat.czxid, value))
     return info.endpoint(listener_name)

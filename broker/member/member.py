@@ -26,7 +26,7 @@ from highwater.broker.cluster.zookeeper import (
     Create,
     Created,
     Get,
-    Node,
+    NodeData,
     Request,
     WatchEvent,
     ZooKeeper,
@@ -160,7 +160,9 @@ class Member:
         session_id = self._zookeeper.session_id
         run(self._zookeeper, self._registration(session_id), lambda outcome: self._registered(session_id, outcome))
 
-    def _registration(self, session_id: int) -> Generator[Sequence[Request], list[Any], int | Node | ZooKeeperError]:
+    def _registration(
+        self, session_id: int
+    ) -> Generator[Sequence[Request], list[Any], int | NodeData | ZooKeeperError]:
         """The broker epoch; or what somebody else registered under our id, which is watched; or an error."""
         path = broker_path(self._info.broker_id)
         data = encode(broker_value(self._info, self._clock.now_ms()))
@@ -171,13 +173,13 @@ class Member:
             if created is not ZooKeeperError.NODE_EXISTS:
                 return created  # type: ignore[no-any-return]
             (found,) = yield [Get(path, watch=True)]
-            if isinstance(found, Node):
+            if isinstance(found, NodeData):
                 # Ours when the connection broke under the request, and it was asked again.
                 return found.stat.czxid if found.stat.ephemeral_owner == session_id else found
             if found is not ZooKeeperError.NO_NODE:
                 return found  # type: ignore[no-any-return]
 
-    def _registered(self, session_id: int, outcome: int | Node | ZooKeeperError) -> None:
+    def _registered(self, session_id: int, outcome: int | NodeData | ZooKeeperError) -> None:
         assert self._zookeeper is not None
         if self._zookeeper.session_id != session_id or outcome is ZooKeeperError.SESSION_EXPIRED:
             return  # the next session starts with the registration
@@ -185,7 +187,7 @@ class Member:
         if isinstance(outcome, ZooKeeperError):
             self._fail(f"broker {broker_id} cannot be registered in ZooKeeper: {outcome.value}")
             return
-        if isinstance(outcome, Node):
+        if isinstance(outcome, NodeData):
             if self._id_is_taken is None:
                 # As long as the session of a broker that was killed may last; those of the living last longer.
                 wait_ms = self._session_timeout_ms + _EXPIRY_TICK_MS
@@ -241,7 +243,7 @@ def take_up_cluster(new_cluster_id: str) -> Generator[Sequence[Request], list[An
     if found is ZooKeeperError.NO_NODE:
         # Another broker may write an id at the same moment: use the id that is read back.
         _, found = yield [Create(CLUSTER_ID, encode(cluster_id_value(new_cluster_id))), Get(CLUSTER_ID)]
-    return read(found.data, parse_cluster_id) if isinstance(found, Node) else found
+    return read(found.data, parse_cluster_id) if isinstance(found, NodeData) else found
 
 
 def _prefixes(path: str) -> list[str]:

@@ -22,10 +22,10 @@ from highwater.broker.cluster.zookeeper import (
     Create,
     Delete,
     Get,
-    Node,
+    Multi,
+    NodeData,
     Request,
     Set,
-    Transaction,
     WatchEvent,
     ZooKeeper,
     ZooKeeperError,
@@ -159,7 +159,7 @@ class ZooKeeperAcls:
         latest = self._latest[parent]
         self._latest[parent] = max(latest, *map(znodes.sequence_number, names))
         nodes = yield [Get(f"{parent}/{name}") for name in names]
-        told = {name: node for name, node in zip(names, nodes, strict=True) if isinstance(node, Node)}
+        told = {name: node for name, node in zip(names, nodes, strict=True) if isinstance(node, NodeData)}
         resources: dict[Resource, None] = {}
         for name, node in told.items():
             if znodes.sequence_number(name) > latest:
@@ -170,14 +170,14 @@ class ZooKeeperAcls:
         if resources:
             acls = yield [Get(acl_tree.acl_path(resource)) for resource in resources]
             for resource, node in zip(resources, acls, strict=True):
-                if isinstance(node, Node) or node is ZooKeeperError.NO_NODE:
+                if isinstance(node, NodeData) or node is ZooKeeperError.NO_NODE:
                     self._take_up(resource, node)
         due_ms = self._clock.now_ms() - ANNOUNCEMENT_LIFETIME_MS
         old = [name for name, node in told.items() if 0 < node.stat.created_ms < due_ms]
         if old:
             yield [Delete(f"{parent}/{name}") for name in old]
 
-    def _take_up(self, resource: Resource, node: Node | ZooKeeperError) -> None:
+    def _take_up(self, resource: Resource, node: NodeData | ZooKeeperError) -> None:
         try:
             entries = _entries_of(node)
         except ValueError as error:
@@ -202,9 +202,9 @@ def _announced(parent: str, data: bytes) -> Resource:
     return znodes.read(data, acl_tree.parse_extended_change)
 
 
-def _entries_of(node: Node | ZooKeeperError) -> Entries:
+def _entries_of(node: NodeData | ZooKeeperError) -> Entries:
     """The entries in a node, or in none. Raises ValueError for data that is no ACL."""
-    return znodes.read(node.data, acl_tree.parse_acl) if isinstance(node, Node) and node.data else frozenset()
+    return znodes.read(node.data, acl_tree.parse_acl) if isinstance(node, NodeData) and node.data else frozenset()
 
 
 def _written(changes: Mapping[Resource, AclChange], take_up: Callable[[Resource, Entries], None]) -> _AclSteps:
@@ -218,7 +218,7 @@ def _written(changes: Mapping[Resource, AclChange], take_up: Callable[[Resource,
     tried: set[Resource] = set()
     for _ in range(_ATTEMPTS):
         nodes = yield [Get(acl_tree.acl_path(resource)) for resource in waiting]
-        writes: dict[Resource, tuple[Transaction, Entries]] = {}
+        writes: dict[Resource, tuple[Multi, Entries]] = {}
         for resource, node in zip(waiting, nodes, strict=True):
             if isinstance(node, ZooKeeperError) and node is not ZooKeeperError.NO_NODE:
                 outcome[resource] = _not_written(resource, node.value)
@@ -259,12 +259,12 @@ def _results_of(result: ZooKeeperError | list[Any]) -> list[Any]:
     return [result] if isinstance(result, ZooKeeperError) else result
 
 
-def _write(resource: Resource, node: Node | ZooKeeperError, before: Entries, after: Entries) -> Transaction:
+def _write(resource: Resource, node: NodeData | ZooKeeperError, before: Entries, after: Entries) -> Multi:
     path = acl_tree.acl_path(resource)
     requests: list[Create | Set | Delete] = []
     if after != before:
         data = znodes.encode(acl_tree.acl_value(after))
-        if not isinstance(node, Node):
+        if not isinstance(node, NodeData):
             requests.append(Create(path, data))
         elif after:
             requests.append(Set(path, data, node.stat.version))
@@ -276,7 +276,7 @@ def _write(resource: Resource, node: Node | ZooKeeperError, before: Entries, aft
         else acl_tree.literal_change(resource)
     )
     prefix = f"{acl_tree.change_parent(resource)}/{acl_tree.CHANGE_NAME}"
-    return Transaction((*requests, Create(prefix, announcement, is_sequential=True)))
+    return Multi((*requests, Create(prefix, announcement, is_sequential=True)))
 
 
 def _not_written(resource: Resource, reason: str) -> Problem:

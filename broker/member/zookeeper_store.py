@@ -20,7 +20,7 @@ from highwater.broker.cluster.zookeeper import (
     Delete,
     Exists,
     Get,
-    Node,
+    NodeData,
     Request,
     Set,
     WatchEvent,
@@ -147,7 +147,7 @@ class ZooKeeperStore:
         if news:
             self._latest_notification = znodes.sequence_number(news[-1])
         nodes = yield [Get(f"{znodes.CONFIG_CHANGES}/{name}") for name in names]
-        told = {name: node for name, node in zip(names, nodes, strict=True) if isinstance(node, Node)}
+        told = {name: node for name, node in zip(names, nodes, strict=True) if isinstance(node, NodeData)}
         paths: dict[str, None] = {}
         for name in news:
             if name in told:
@@ -215,7 +215,7 @@ def _read(paths: Sequence[str]) -> Generator[Sequence[Request], list[Any], Confi
     configs: dict[str, Mapping[str, str]] = {}
     nodes = (yield [Get(path) for path in paths]) if paths else []
     for path, node in zip(paths, nodes, strict=True):
-        if isinstance(node, Node) or node is ZooKeeperError.NO_NODE:
+        if isinstance(node, NodeData) or node is ZooKeeperError.NO_NODE:
             try:
                 configs[path] = _config_of(node)
             except ValueError as error:
@@ -225,9 +225,9 @@ def _read(paths: Sequence[str]) -> Generator[Sequence[Request], list[Any], Confi
     return configs
 
 
-def _config_of(node: Node | ZooKeeperError) -> Mapping[str, str]:
+def _config_of(node: NodeData | ZooKeeperError) -> Mapping[str, str]:
     # A user without settings of his own may be there for those of his clients, without data.
-    return znodes.read(node.data, metadata_tree.parse_config) if isinstance(node, Node) and node.data else {}
+    return znodes.read(node.data, metadata_tree.parse_config) if isinstance(node, NodeData) and node.data else {}
 
 
 def _change(
@@ -269,7 +269,7 @@ def _change(
     return {path: outcome[path] for path in changes}
 
 
-def _changed(node: Node | ZooKeeperError, change: ConfigChange) -> Mapping[str, str] | Problem:
+def _changed(node: NodeData | ZooKeeperError, change: ConfigChange) -> Mapping[str, str] | Problem:
     if isinstance(node, ZooKeeperError) and node is not ZooKeeperError.NO_NODE:
         return Problem(ErrorCode.unknown_server_error, f"ZooKeeper: {node.value}")
     try:
@@ -279,10 +279,10 @@ def _changed(node: Node | ZooKeeperError, change: ConfigChange) -> Mapping[str, 
 
 
 def _request_for(
-    path: str, node: Node | ZooKeeperError, config: Mapping[str, str]
+    path: str, node: NodeData | ZooKeeperError, config: Mapping[str, str]
 ) -> Generator[Sequence[Request], list[Any], Request]:
     is_of_client = metadata_tree.parse_quota_path(path) is not None
-    if isinstance(node, Node):
+    if isinstance(node, NodeData):
         if is_of_client and not config and not ((yield [Children(path)])[0]):
             return Delete(path, node.stat.version)
         return Set(path, znodes.encode(metadata_tree.config_value(config)), node.stat.version)

@@ -32,7 +32,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.clock import Timer
 from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure
 from highwater.broker.replica.follower_session import FollowerSession
-from highwater.broker.replica.following import FetchSettings, FollowerReplica, Throttle
+from highwater.broker.replica.following import FetchSettings, FetchThrottle, FollowerReplica
 from highwater.broker.replica.log_bounds import ask_for_log_bounds
 from highwater.kafka.protocol.apis import FETCH
 from highwater.kafka.protocol.fetch import (
@@ -318,7 +318,7 @@ class Fetcher:
         self._fetch_number += 1
         peer.send(FETCH, FOLLOWER_VERSION, [body], self._fetched, timeout_ms=settings.timeout_ms)
 
-    def _leave_out_throttled(self, throttle: Throttle) -> None:
+    def _leave_out_throttled(self, throttle: FetchThrottle) -> None:
         if not throttle.is_exceeded(self._now_ms()):
             return
         self._delay(
@@ -378,7 +378,7 @@ class Fetcher:
                     self._record(throttle, followed, len(entry.records))
         self._fetch()
 
-    def _record(self, throttle: Throttle, followed: _Followed, size_bytes: int) -> None:
+    def _record(self, throttle: FetchThrottle, followed: _Followed, size_bytes: int) -> None:
         if throttle.is_throttled(followed.replica.topic, followed.replica.index):
             throttle.record(size_bytes, self._now_ms())
 

@@ -9,7 +9,7 @@ from zlib import crc32
 from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.cluster.peers import Endpoint, Peers
 from highwater.broker.replica.fetcher import Fetcher
-from highwater.broker.replica.following import FetchSettings, FollowerReplica, Leaders, Throttle
+from highwater.broker.replica.following import FetchSettings, FetchThrottle, FollowerReplica, Leaders
 from highwater.broker.settings.config import BrokerConfig
 
 
@@ -27,7 +27,7 @@ class Fetchers:
         peers: Peers,
         endpoint_of: Callable[[int], Endpoint | None],
         leaders: Leaders,
-        throttle: Throttle | None = None,
+        throttle: FetchThrottle | None = None,
     ) -> None:
         """`endpoint_of` returns the present address of a broker's inter-broker listener; None while it is away."""
         self._settings = FetchSettings(

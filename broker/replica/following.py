@@ -49,7 +49,7 @@ class FollowerReplica(Protocol):
         """Truncate: remove all records; the log begins at `offset`."""
 
 
-class Throttle(Protocol):
+class FetchThrottle(Protocol):
     """Limits what followers fetch while replicas are moved (broker.quota)."""
 
     @property
@@ -79,7 +79,7 @@ class FetchSettings(NamedTuple):
     scheduler: Scheduler
     peers: Peers
     endpoint_of: Callable[[int], Endpoint | None]
-    throttle: Throttle | None
+    throttle: FetchThrottle | None
     leaders: Leaders
     max_wait_ms: int
     min_bytes: int

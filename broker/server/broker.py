@@ -86,8 +86,8 @@ def run(
         # Before the recovery, which may take long, and before anything is written: a taken port should be reported at
         # once and leave nothing behind.
         for endpoint in endpoints:
-            listener = bind(endpoint, advertised.get(endpoint.name), config)
-            listener.sockets.extend(shared.get(endpoint.name, ()))
+            listener = bind(endpoint, advertised.get(endpoint.listener_name), config)
+            listener.sockets.extend(shared.get(endpoint.listener_name, ()))
             bound.append(listener)
             tls, sasl = security_of(endpoint, config, lambda: opened.store.scram_credentials())
             bound[-1] = listener._replace(tls=tls, sasl=sasl)

@@ -28,7 +28,7 @@ _NICENESS: Final = 10
 _LOOK_AROUND_BYTES: Final = 1 << 20
 
 
-class Throttle:
+class CleanerThrottle:
     """Keeps reads and writes together below a rate, and notices when nobody waits for them any more."""
 
     def __init__(self, max_bytes_per_s: float) -> None:
@@ -56,7 +56,7 @@ def main() -> None:
     files = RealFiles()
     for line in iter(sys.stdin.readline, ""):
         order = json.loads(line)
-        throttle = Throttle(order["max_bytes_per_s"])
+        throttle = CleanerThrottle(order["max_bytes_per_s"])
         try:
             if "look" in order:
                 _say(largest_ms=look(files, Look(**order["look"]), throttle.moved))

@@ -28,11 +28,11 @@ from highwater.broker.cluster.zookeeper import (
     Delete,
     Exists,
     Get,
-    Node,
+    Multi,
+    NodeData,
     Request,
     Set,
     Stat,
-    Transaction,
     WatchEvent,
     ZooKeeperError,
 )
@@ -48,10 +48,10 @@ _PATHS_PER_SET_WATCHES: Final = 1000
 """Below jute.maxbuffer, 1 MB, whatever their length."""
 
 
-class Listener(Protocol):
+class SessionListener(Protocol):
     """Gets what kazoo reports, in kazoo's thread."""
 
-    def answered(self, answer: Answer, result: Any) -> None: ...
+    def answered(self, answer: KazooResult, result: Any) -> None: ...
 
     def connected(self, session_id: int, password: bytes, *, is_new: bool) -> None: ...
 
@@ -69,12 +69,12 @@ class Listener(Protocol):
     def watch_fired(self, path: str, event: WatchEvent) -> None: ...
 
 
-class Answer:
+class KazooResult:
     """What kazoo reports about one request: its AsyncResult, as far as its connection uses that."""
 
     __slots__ = ("_client", "request")
 
-    def __init__(self, client: Client, request: Request) -> None:
+    def __init__(self, client: ZooKeeperClient, request: Request) -> None:
         self._client = client
         self.request = request
 
@@ -111,14 +111,14 @@ def error_of(error: Exception) -> ZooKeeperError:
 
 def result_of(request: Request | Check, value: Any, chroot: str) -> Any:
     match request:
-        case Transaction(requests):
+        case Multi(requests):
             return [
                 error_of(part) if isinstance(part, Exception) else result_of(asked, part, chroot)
                 for asked, part in zip(requests, value, strict=True)
             ]
         case Get():
             data, stat = value
-            return Node(data or b"", _stat_of(stat))
+            return NodeData(data or b"", _stat_of(stat))
         case Create():
             path, stat = value
             return Created(path.removeprefix(chroot), _STAT_OF_A_NEW_NODE if stat is None else _stat_of(stat))
@@ -168,7 +168,7 @@ def on_the_wire(request: Request | Check, chroot: str, *, sets_acls: bool) -> An
             return wire.Delete(chroot + path, version)
         case Check(path, version):
             return wire.CheckVersion(chroot + path, version)
-        case Transaction(requests):
+        case Multi(requests):
             return _Multi([on_the_wire(part, chroot, sets_acls=sets_acls) for part in requests])
 
 
@@ -206,7 +206,7 @@ class _Multi(wire.Transaction):  # type: ignore[misc]
         return results
 
 
-class SetWatches(NamedTuple):
+class SetWatchesRequest(NamedTuple):
     """Watch these again, and report what happened meanwhile: ZooKeeper's own client sends it too, kazoo does not."""
 
     relative_zxid: int
@@ -269,12 +269,12 @@ _EVENTS: Final = {
 }
 
 
-class Client(KazooClient):  # type: ignore[misc]
+class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     def __init__(
         self,
         hosts: str,
         session_timeout_ms: int,
-        listener: Listener,
+        listener: SessionListener,
         security: ZooKeeperSecurity,
         last_session: tuple[int, bytes] | None = None,
     ) -> None:
@@ -300,7 +300,7 @@ class Client(KazooClient):  # type: ignore[misc]
         )
         secure(self, security, listener.connection_failed, gives_up=True)
 
-    def ask(self, session_id: int, answer: Answer) -> None:
+    def ask(self, session_id: int, answer: KazooResult) -> None:
         """Have a request carried out in this session, or answered that it is over."""
         request = on_the_wire(answer.request, self.prefix, sets_acls=self._sets_acls)
         with self._lock:
@@ -311,7 +311,7 @@ class Client(KazooClient):  # type: ignore[misc]
 
     # What kazoo's connection calls, in its thread
 
-    def answered(self, answer: Answer, value: Any) -> None:
+    def answered(self, answer: KazooResult, value: Any) -> None:
         request = answer.request
         if value is None and isinstance(request, Exists) and request.watch:
             self._missing.add(_rooted(self.prefix, request.path))
@@ -341,7 +341,7 @@ class Client(KazooClient):  # type: ignore[misc]
         if state in _CLOSED:
             super()._notify_pending(state)
             return
-        lost = [(request, answer) for request, answer, _ in self._pending if not isinstance(request, SetWatches)]
+        lost = [(request, answer) for request, answer, _ in self._pending if not isinstance(request, SetWatchesRequest)]
         self._pending.clear()
         self._queue.extendleft(reversed(lost))
         self._wake(len(lost))
@@ -363,7 +363,7 @@ class Client(KazooClient):  # type: ignore[misc]
             paths: tuple[list[str], list[str], list[str]] = [], [], []
             for kind, path in watches[first : first + _PATHS_PER_SET_WATCHES]:
                 paths[kind].append(path)
-            self._queue.appendleft((SetWatches(self.last_zxid, *paths), None))
+            self._queue.appendleft((SetWatchesRequest(self.last_zxid, *paths), None))
             self._wake(1)
 
     def _fire(self, event: WatchedEvent) -> None:

@@ -7,6 +7,7 @@ import re
 import socket
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from highwater.broker.cluster.peers import SECURITY_PROTOCOLS, Endpoint
 from highwater.broker.handlers.reply import Listener
 from highwater.broker.security.sasl import SaslSettings
 from highwater.broker.settings.config import BrokerConfig, ConfigError
@@ -15,23 +16,7 @@ if TYPE_CHECKING:
     from highwater.broker.server.tls import Tls
 
 _ENDPOINT: Final = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*):(-?\d+)")
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _WILDCARDS: Final = ("", "0.0.0.0", "::")
-
-
-class Endpoint(NamedTuple):
-    name: str
-    host: str
-    port: int
-    protocol: str = "PLAINTEXT"
-
-    @property
-    def has_tls(self) -> bool:
-        return self.protocol in ("SSL", "SASL_SSL")
-
-    @property
-    def has_sasl(self) -> bool:
-        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
 
 class BoundListener(NamedTuple):
@@ -49,7 +34,7 @@ class BoundListener(NamedTuple):
                 bound.listen(config.integer("socket.listen.backlog.size"))
             except OSError as error:
                 host, port = bound.getsockname()[:2]
-                raise ListenError(_explain(error, Endpoint(self.listener.name, host, port), port)) from None
+                raise ListenError(_explain(error, Endpoint(self.listener.name, "", host, port), port)) from None
 
     def close(self) -> None:
         for bound in self.sockets:
@@ -65,20 +50,20 @@ def endpoints_of(config: BrokerConfig) -> tuple[list[Endpoint], dict[str, Endpoi
     endpoints = _parse("listeners", config.string("listeners") or "")
     protocols = _parse_protocol_map(config)
     for position, endpoint in enumerate(endpoints):
-        protocol = protocols.get(endpoint.name)
-        if protocol not in _PROTOCOLS:
+        protocol = protocols.get(endpoint.listener_name)
+        if protocol not in SECURITY_PROTOCOLS:
             raise ConfigError(
-                f"listeners: {endpoint.name} is "
+                f"listeners: {endpoint.listener_name} is "
                 + (f"a listener of {protocol}" if protocol else "not in listener.security.protocol.map")
-                + f"; the protocols are {', '.join(_PROTOCOLS)}"
+                + f"; the protocols are {', '.join(SECURITY_PROTOCOLS)}"
             )
-        endpoints[position] = endpoint._replace(protocol=protocol)
-    if len({endpoint.name for endpoint in endpoints}) != len(endpoints):
+        endpoints[position] = endpoint._replace(security_protocol=protocol)
+    if len({endpoint.listener_name for endpoint in endpoints}) != len(endpoints):
         raise ConfigError("listeners: two listeners have the same name; give each its own")
     told = config.string("advertised.listeners") or ""
-    advertised = {entry.name: entry for entry in _parse("advertised.listeners", told)}
+    advertised = {entry.listener_name: entry for entry in _parse("advertised.listeners", told)}
     for name, entry in advertised.items():
-        if name not in {endpoint.name for endpoint in endpoints}:
+        if name not in {endpoint.listener_name for endpoint in endpoints}:
             raise ConfigError(f"advertised.listeners: {name} is not one of the listeners")
         if entry.host in _WILDCARDS:
             raise ConfigError("advertised.listeners: name a host that clients can connect to, not every interface")
@@ -96,7 +81,7 @@ def metrics_endpoint_of(config: BrokerConfig) -> Endpoint | None:
     if not text:
         return None
     endpoints = _parse("metrics.listener", text)
-    if len(endpoints) != 1 or endpoints[0].name != "HTTP":
+    if len(endpoints) != 1 or endpoints[0].listener_name != "HTTP":
         raise ConfigError(f"metrics.listener: {text!r} is not one HTTP endpoint; write it as HTTP://127.0.0.1:9404")
     return endpoints[0]
 
@@ -108,7 +93,7 @@ def _parse(name: str, text: str) -> list[Endpoint]:
         found = _ENDPOINT.fullmatch(item)
         if found is None or not 0 <= int(found[3]) <= 65535:
             raise ConfigError(f"{name}: {item!r} is not an endpoint; write it as {scheme}://host:port")
-        endpoints.append(Endpoint(found[1].upper(), found[2].strip("[]"), int(found[3])))
+        endpoints.append(Endpoint(found[1].upper(), "PLAINTEXT", found[2].strip("[]"), int(found[3])))
     if name == "listeners" and not endpoints:
         raise ConfigError("listeners: name at least one, such as PLAINTEXT://127.0.0.1:9092")
     return endpoints
@@ -142,8 +127,8 @@ def bind(endpoint: Endpoint, advertised: Endpoint | None, config: BrokerConfig) 
         raise ListenError(_explain(error, endpoint, port)) from None
     if advertised is None:
         host = socket.getfqdn() if endpoint.host in _WILDCARDS else endpoint.host
-        advertised = Endpoint(endpoint.name, host, port)
-    return BoundListener(Listener(endpoint.name, advertised.host, advertised.port or port), sockets)
+        advertised = Endpoint(endpoint.listener_name, "", host, port)
+    return BoundListener(Listener(endpoint.listener_name, advertised.host, advertised.port or port), sockets)
 
 
 def _resolve(endpoint: Endpoint) -> list[tuple[socket.AddressFamily, str]]:

@@ -171,7 +171,7 @@ class Membership:
         clustered = self._clustered
         assert clustered is not None, "assemble comes first"
         broker_id = clustered.node.broker_id
-        protocols = {endpoint.name: endpoint.protocol for endpoint in endpoints_of(self._config)[0]}
+        protocols = {endpoint.listener_name: endpoint.security_protocol for endpoint in endpoints_of(self._config)[0]}
         endpoints = tuple(
             Endpoint(entry.listener.name, protocols[entry.listener.name], entry.listener.host, entry.listener.port)
             for entry in bound

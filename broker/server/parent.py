@@ -22,11 +22,12 @@ import uvloop
 
 from highwater.broker.clock import SystemClock
 from highwater.broker.cluster import znodes
+from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.log.files import RealFiles
 from highwater.broker.metrics.merged_page import merged
 from highwater.broker.server.child import REFUSED
 from highwater.broker.server.ending import Ending
-from highwater.broker.server.listeners import BoundListener, Endpoint, bind, metrics_url
+from highwater.broker.server.listeners import BoundListener, bind, metrics_url
 from highwater.broker.server.process_home import ProcessHome
 from highwater.broker.server.process_plan import ProcessPlan
 from highwater.broker.server.systemd import READY, more_time, notify, status
@@ -61,7 +62,7 @@ def run(settings: Sequence[Setting], ready_fd: int | None = None) -> int:
     metrics: BoundListener | None = None
     home: ProcessHome | None = None
     try:
-        bound.extend(bind(endpoint, plan.advertised.get(endpoint.name), config) for endpoint in plan.endpoints)
+        bound.extend(bind(endpoint, plan.advertised.get(endpoint.listener_name), config) for endpoint in plan.endpoints)
         if plan.metrics_endpoint is not None:
             metrics = bind(plan.metrics_endpoint, None, config)
         home = ProcessHome(RealFiles(), plan.paths, plan.base_id)
@@ -273,7 +274,7 @@ class _Parent:
     def _metrics_socket(self) -> socket.socket | None:
         if self._metrics is None:
             return None
-        listener = bind(Endpoint("HTTP", "127.0.0.1", 0), None, BrokerConfig())
+        listener = bind(Endpoint("HTTP", "PLAINTEXT", "127.0.0.1", 0), None, BrokerConfig())
         listener.listen(BrokerConfig())
         return listener.sockets[0]
 

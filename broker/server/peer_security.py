@@ -36,10 +36,10 @@ def inter_broker_listener(config: BrokerConfig) -> tuple[str, str]:
         )
     wanted = (name or config.string("security.inter.broker.protocol") or "PLAINTEXT").upper()
     for endpoint in endpoints:
-        if endpoint.name == wanted:
-            return endpoint.name, endpoint.protocol
+        if endpoint.listener_name == wanted:
+            return endpoint.listener_name, endpoint.security_protocol
     what = "inter.broker.listener.name" if name else "security.inter.broker.protocol"
-    names = ", ".join(endpoint.name for endpoint in endpoints)
+    names = ", ".join(endpoint.listener_name for endpoint in endpoints)
     raise ConfigError(f"{what}: {wanted} is not one of the listeners ({names}), so brokers could not reach each other")
 
 
@@ -88,7 +88,7 @@ class PeerSecurity:
         return ScramMechanism[self._credential.mechanism.replace("-", "_")], self._user
 
     def tls_context(self, endpoint: Endpoint) -> ssl.SSLContext | None:
-        return self._tls_context if endpoint.security_protocol in ("SSL", "SASL_SSL") else None
+        return self._tls_context if endpoint.has_tls else None
 
     def credential(self, endpoint: Endpoint) -> Credential:
         if self._credential is None:

@@ -247,7 +247,7 @@ class _SocketPeer:
             if connection.is_lost:
                 self._tell_of_tls(connection.error)
                 self._fail(PeerFailure.DISCONNECTED)
-            elif self._endpoint.security_protocol.startswith("SASL_"):
+            elif self._endpoint.has_sasl:
                 self._state = _State.LOGGING_IN
                 self._login = login(self._security.credential(self._endpoint), _LOGIN_VERSIONS)
                 self._logging_in = self._loop.create_task(self._log_in(self._login))

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from highwater.broker.server.listeners import Endpoint, endpoints_of, metrics_endpoint_of
+from highwater.broker.cluster.peers import Endpoint
+from highwater.broker.server.listeners import endpoints_of, metrics_endpoint_of
 from highwater.broker.server.peer_security import PeerSecurity
 from highwater.broker.server.start_check import broker_id_of, check, log_directory_paths
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
@@ -98,16 +99,16 @@ class ProcessPlan(NamedTuple):
         for endpoint in self.endpoints:
             if endpoint.port + count > 65535:
                 raise ConfigError(
-                    f"{PROCESSES}={count}: {endpoint.name} needs the ports {endpoint.port} to {endpoint.port + count}, "
-                    "and the last port is 65535"
+                    f"{PROCESSES}={count}: {endpoint.listener_name} needs the ports {endpoint.port} to "
+                    f"{endpoint.port + count}, and the last port is 65535"
                 )
             for port in range(endpoint.port, endpoint.port + count + 1) if endpoint.port else ():
                 if port in taken:
                     raise ConfigError(
-                        f"{PROCESSES}={count}: {taken[port]} and {endpoint.name} both need port {port}; each listener "
-                        f"needs {count + 1} ports, its own and one for each process"
+                        f"{PROCESSES}={count}: {taken[port]} and {endpoint.listener_name} both need port {port}; each "
+                        f"listener needs {count + 1} ports, its own and one for each process"
                     )
-                taken[port] = endpoint.name
+                taken[port] = endpoint.listener_name
         if self.metrics_endpoint is not None and self.metrics_endpoint.port in taken:
             port = self.metrics_endpoint.port
             raise ConfigError(
@@ -169,4 +170,4 @@ def _of_process(endpoint: Endpoint, index: int) -> Endpoint:
 
 def _text(endpoint: Endpoint) -> str:
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-    return f"{endpoint.name}://{host}:{endpoint.port}"
+    return f"{endpoint.listener_name}://{host}:{endpoint.port}"

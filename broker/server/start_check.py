@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.server.acceptor import Limits
 from highwater.broker.server.audit_file import audit_file_of
-from highwater.broker.server.listeners import Endpoint, ListenError, endpoints_of, metrics_endpoint_of
+from highwater.broker.server.listeners import ListenError, endpoints_of, metrics_endpoint_of
 from highwater.broker.server.sasl import ScramCredentials, sasl_of
 from highwater.broker.settings.authorization import authorizer_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError
@@ -64,8 +65,8 @@ def security_of(
     if endpoint.has_tls:
         from highwater.broker.server.tls import tls_of  # here, as most brokers never need the memory that it takes
 
-        tls = tls_of(config, endpoint.name)
-    return tls, sasl_of(config, endpoint.name, scram_credentials) if endpoint.has_sasl else None
+        tls = tls_of(config, endpoint.listener_name)
+    return tls, sasl_of(config, endpoint.listener_name, scram_credentials) if endpoint.has_sasl else None
 
 
 def log_directory_paths(config: BrokerConfig) -> list[Path]:

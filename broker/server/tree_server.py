@@ -22,7 +22,7 @@ from highwater.broker.clock import Clock
 from highwater.broker.log.files import DISK_IS_FULL
 from highwater.broker.server.strangers import Strangers
 from highwater.broker.tree.journal import Journal
-from highwater.broker.tree.serving import PASSWORD_BYTES, TICK_MS, Connection, Serving
+from highwater.broker.tree.serving import PASSWORD_BYTES, TICK_MS, Serving, TreeConnection
 from highwater.broker.tree.snapshot import encode_tree
 from highwater.kafka.client.host_processes import LOCAL
 
@@ -133,7 +133,7 @@ class _Client(asyncio.Protocol):
         self._strangers = strangers
         self._group = group
         self._transport: asyncio.Transport | None = None
-        self._connection: Connection | None = None
+        self._connection: TreeConnection | None = None
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport

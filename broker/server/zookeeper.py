@@ -29,7 +29,7 @@ from highwater.broker.cluster.zookeeper import (
     ZooKeeperError,
 )
 from highwater.broker.counters import ZooKeeperCounters
-from highwater.broker.server.kazoo_client import Answer, Client
+from highwater.broker.server.kazoo_client import KazooResult, ZooKeeperClient
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.broker.settings.store import MetadataError
 from highwater.common.atomic_files import write_atomically
@@ -156,8 +156,8 @@ class KazooZooKeeper:
         self._is_connected = False
         self._first_session: asyncio.Future[None] = loop.create_future()
         self._waiting: deque[tuple[_Call, int]] = deque()
-        self._in_flight: dict[Answer, tuple[_Call, int]] = {}
-        self._client: Client | None = None
+        self._in_flight: dict[KazooResult, tuple[_Call, int]] = {}
+        self._client: ZooKeeperClient | None = None
         self._has_begun = False
         """There was a session."""
         self._failures: dict[str, Failure] = {}
@@ -173,7 +173,7 @@ class KazooZooKeeper:
         settings = self._settings
         try:
             async with asyncio.timeout(settings.connection_timeout_ms / 1000):
-                self._client = Client(settings.hosts, settings.session_timeout_ms, self, settings.security)
+                self._client = ZooKeeperClient(settings.hosts, settings.session_timeout_ms, self, settings.security)
                 self._client.start_async()
                 await self._first_session
                 await self._make_chroot()
@@ -252,13 +252,13 @@ class KazooZooKeeper:
         assert client is not None
         while self._waiting and len(self._in_flight) < self._settings.max_in_flight:
             call, index = self._waiting.popleft()
-            answer = Answer(client, call.requests[index])
+            answer = KazooResult(client, call.requests[index])
             self._in_flight[answer] = call, index
             client.ask(self._session_id, answer)
 
     # Reports of the client, in kazoo's thread
 
-    def answered(self, answer: Answer, result: Any) -> None:
+    def answered(self, answer: KazooResult, result: Any) -> None:
         self._post(self._answered, answer, result)
 
     def connected(self, session_id: int, password: bytes, *, is_new: bool) -> None:
@@ -298,7 +298,7 @@ class KazooZooKeeper:
 
     # On the event loop
 
-    def _answered(self, answer: Answer, result: Any) -> None:
+    def _answered(self, answer: KazooResult, result: Any) -> None:
         asked = self._in_flight.pop(answer, None)
         if asked is not None:  # else the end of the session answered it
             self._give(*asked, result)
@@ -385,7 +385,7 @@ class KazooZooKeeper:
     def _end_session_of_others(self, session: tuple[int, bytes]) -> None:
         """End a session so that its ephemeral nodes are gone. It blocks."""
         found = _FirstWord()
-        client = Client(
+        client = ZooKeeperClient(
             self._settings.hosts, self._settings.session_timeout_ms, found, self._settings.security, session
         )
         client.start_async()
@@ -438,7 +438,7 @@ class _FirstWord:
     def connected(self, session_id: int, password: bytes, *, is_new: bool) -> None:
         self.is_said.set()
 
-    def answered(self, answer: Answer, result: Any) -> None: ...
+    def answered(self, answer: KazooResult, result: Any) -> None: ...
 
     def disconnected(self) -> None: ...
 

@@ -16,16 +16,16 @@ from highwater.broker.cluster.zookeeper import (
     Check,
     Create,
     Created,
-    Node,
+    Multi,
+    NodeData,
     Set,
-    Transaction,
     WatchEvent,
     ZooKeeperError,
 )
 from highwater.broker.tree import wire
 from highwater.broker.tree.changes import Change, encode_change
 from highwater.broker.tree.tree import Tree, Znode
-from highwater.broker.tree.watches import Watches
+from highwater.broker.tree.watches import WatchManager
 from highwater.broker.tree.wire import Asked, ErrorNumber, Op, Unimplemented, WireError
 
 _logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ _LENGTH: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">ii")
 
 
-class Connection:
+class TreeConnection:
     """One client's connection, of which this knows no more than how to write and how to close."""
 
     def __init__(self, serving: Serving, write: Callable[[bytes], None], close: Callable[[], None], group: int) -> None:
@@ -115,23 +115,23 @@ class Serving:
         self._now_ms = now_ms
         self._new_password = new_password
         self._changes: list[bytes] = []
-        self._connections: dict[Connection, None] = {}
-        self._of_session: dict[int, Connection] = {}
+        self._connections: dict[TreeConnection, None] = {}
+        self._of_session: dict[int, TreeConnection] = {}
         self._group_of_session: dict[int, int] = {}
-        self._watches: Watches[Connection] = Watches()
+        self._watches: WatchManager[TreeConnection] = WatchManager()
         self._elapsed_ms = 0
         self._ticked_ms: int | None = None
         self._heard_ms = dict.fromkeys(tree.sessions, 0)
         tree.fired = self._fired
         tree.recorded = self._recorded
 
-    def connect(self, write: Callable[[bytes], None], close: Callable[[], None], group: int = 0) -> Connection:
-        connection = Connection(self, write, close, group)
+    def connect(self, write: Callable[[bytes], None], close: Callable[[], None], group: int = 0) -> TreeConnection:
+        connection = TreeConnection(self, write, close, group)
         self._connections[connection] = None
         self._watches.add(connection)
         return connection
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: TreeConnection) -> None:
         self._connections.pop(connection, None)
         self._watches.remove(connection)
         if self._of_session.get(connection.session_id) is connection:
@@ -190,7 +190,7 @@ class Serving:
         for session_id in list(self.tree.sessions):
             self.end_session(session_id)
 
-    def _begin(self, connection: Connection, frame: bytes) -> None:
+    def _begin(self, connection: TreeConnection, frame: bytes) -> None:
         asked = wire.decode_connect(frame)
         if asked.last_zxid > self.tree.zxid:
             raise WireError(f"it has seen transaction {asked.last_zxid}, and the last one is {self.tree.zxid}")
@@ -222,13 +222,13 @@ class Serving:
 
     # Requests
 
-    def handle(self, connection: Connection, frame: bytes) -> None:
+    def handle(self, connection: TreeConnection, frame: bytes) -> None:
         """Raises WireError."""
         if not connection.session_id:
             self._begin(connection, frame)
             return
         self._heard_ms[connection.session_id] = self._elapsed_ms
-        reader = wire.Reader(frame)
+        reader = wire.RequestReader(frame)
         xid, number = reader.unpack(_HEADER)
         if number == Op.PING:
             connection.send_at_once(wire.reply(wire.PING_XID, self.durable_zxid))
@@ -243,7 +243,7 @@ class Serving:
             error = ErrorNumber.UNIMPLEMENTED
         connection.send(wire.reply(xid, self.tree.zxid, error, body), self.tree.zxid)
 
-    def _close(self, connection: Connection, xid: int) -> None:
+    def _close(self, connection: TreeConnection, xid: int) -> None:
         session_id = connection.session_id
         self._heard_ms.pop(session_id, None)
         self._group_of_session.pop(session_id, None)
@@ -253,7 +253,7 @@ class Serving:
         connection.send(wire.reply(xid, self.tree.zxid), self.tree.zxid)
         connection.close_after(self.tree.zxid)
 
-    def _answer(self, connection: Connection, op: Op, reader: wire.Reader) -> tuple[ErrorNumber, bytes]:
+    def _answer(self, connection: TreeConnection, op: Op, reader: wire.RequestReader) -> tuple[ErrorNumber, bytes]:
         match op:
             case Op.AUTH:
                 return ErrorNumber.OK, b""
@@ -283,9 +283,9 @@ class Serving:
             return wire.path_bytes(result.path) + wire.stat_bytes(self.tree.nodes[result.path])
         if asked.op is Op.DELETE:
             return b""
-        assert not isinstance(asked.request, Transaction)
+        assert not isinstance(asked.request, Multi)
         stat = wire.stat_bytes(self.tree.nodes[asked.request.path])
-        if isinstance(result, Node):
+        if isinstance(result, NodeData):
             return wire.data_bytes(result.data) + stat
         if asked.op is Op.GET_ACL:
             return wire.open_acl_bytes() + stat
@@ -336,7 +336,7 @@ class Serving:
 
     # Watches
 
-    def _watch_again(self, connection: Connection, asked: wire.SetWatches) -> None:
+    def _watch_again(self, connection: TreeConnection, asked: wire.SetWatches) -> None:
         """Set the watches of a client that comes again, and send it the events that it has missed."""
         nodes, zxid = self.tree.nodes, asked.zxid
         for path in asked.data:
@@ -363,5 +363,5 @@ class Serving:
         for connection in self._watches.fire(path, event):
             self._tell(connection, path, event)
 
-    def _tell(self, connection: Connection, path: str, event: WatchEvent) -> None:
+    def _tell(self, connection: TreeConnection, path: str, event: WatchEvent) -> None:
         connection.send(wire.watch_event(event, path), self.tree.zxid)

@@ -19,11 +19,11 @@ from highwater.broker.cluster.zookeeper import (
     Delete,
     Exists,
     Get,
-    Node,
+    Multi,
+    NodeData,
     Request,
     Set,
     Stat,
-    Transaction,
     WatchEvent,
     ZooKeeperError,
 )
@@ -114,14 +114,14 @@ class Tree:
         match request:
             case Get(path):
                 node = self.nodes.get(path)
-                return ZooKeeperError.NO_NODE if node is None else Node(node.data, node.stat)
+                return ZooKeeperError.NO_NODE if node is None else NodeData(node.data, node.stat)
             case Exists(path):
                 node = self.nodes.get(path)
                 return ZooKeeperError.NO_NODE if node is None else node.stat
             case Children(path):
                 node = self.nodes.get(path)
                 return ZooKeeperError.NO_NODE if node is None else list(node.children)
-            case Transaction(requests):
+            case Multi(requests):
                 return self._transact(session_id, requests, now_ms)
         found = self._step(session_id, request, {})
         if isinstance(found, ZooKeeperError):

@@ -16,7 +16,7 @@ class _Watched:
     children: set[str] = field(default_factory=set)
 
 
-class Watches(Generic[W]):
+class WatchManager(Generic[W]):
     """The watches of all watchers, which get events in the order in which they came."""
 
     def __init__(self) -> None:

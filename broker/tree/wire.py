@@ -16,9 +16,9 @@ from highwater.broker.cluster.zookeeper import (
     Delete,
     Exists,
     Get,
+    Multi,
     Request,
     Set,
-    Transaction,
     WatchEvent,
     ZooKeeperError,
 )
@@ -125,7 +125,7 @@ class SetWatches(NamedTuple):
     children: list[str]
 
 
-class Reader:
+class RequestReader:
     """Reads one field after another, and no byte beyond the end."""
 
     def __init__(self, data: bytes) -> None:
@@ -167,13 +167,13 @@ class Reader:
 
 
 def decode_connect(frame: bytes) -> ConnectRequest:
-    reader = Reader(frame)
+    reader = RequestReader(frame)
     _, last_zxid, timeout_ms, session_id = reader.unpack(_CONNECT)
     password = reader.buffer()
     return ConnectRequest(last_zxid, timeout_ms, session_id, password, not reader.is_at_end)
 
 
-def decode_asked(op: Op, reader: Reader) -> Asked:
+def decode_asked(op: Op, reader: RequestReader) -> Asked:
     """Raises WireError, and Unimplemented for kinds of nodes that are not served."""
     if op is Op.MULTI:
         return _decode_transaction(reader)
@@ -207,7 +207,7 @@ def decode_asked(op: Op, reader: Reader) -> Asked:
     return Asked(op, request)
 
 
-def _decode_transaction(reader: Reader) -> Asked:
+def _decode_transaction(reader: RequestReader) -> Asked:
     parts: list[Asked] = []
     while True:
         number, is_end, _ = reader.unpack(_MULTI_HEADER)
@@ -217,10 +217,10 @@ def _decode_transaction(reader: Reader) -> Asked:
             raise Unimplemented
         parts.append(decode_asked(Op(number), reader))
     requests = tuple(part.request for part in parts if isinstance(part.request, Create | Set | Delete | Check))
-    return Asked(Op.MULTI, Transaction(requests), tuple(parts))
+    return Asked(Op.MULTI, Multi(requests), tuple(parts))
 
 
-def decode_set_watches(reader: Reader) -> SetWatches:
+def decode_set_watches(reader: RequestReader) -> SetWatches:
     (zxid,) = reader.unpack(_LONG)
     return SetWatches(zxid, reader.texts(), reader.texts(), reader.texts())
 

@@ -26,17 +26,17 @@ from highwater.broker.txn.producer_ids import ProducerIds
 from highwater.broker.txn.schemas import decode_key, decode_transaction, encode_key, encode_transaction
 from highwater.broker.txn.transaction import (
     EXPECTED_MARKER_ERRORS,
-    Answer,
     AnswerError,
     AnswerInit,
     Effect,
     InitAnswer,
     Mark,
     Producer,
-    State,
-    Store,
+    Reply,
     StoredTransaction,
+    StoreTransaction,
     Transaction,
+    TxnState,
 )
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.records.batch import CorruptBatch
@@ -249,9 +249,9 @@ class TransactionCoordinator:
 
     def _apply(self, transactional_id: str, transaction: Transaction, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Answer):
+            if isinstance(effect, Reply):
                 effect.deliver()
-            elif isinstance(effect, Store):
+            elif isinstance(effect, StoreTransaction):
                 self._store(transactional_id, transaction, effect)
             elif isinstance(effect, Mark):
                 self._mark(transactional_id, transaction, effect)
@@ -262,13 +262,13 @@ class TransactionCoordinator:
             return
         if transaction.is_dead:
             del self._transactions[transactional_id]
-        elif transaction.state is State.ONGOING:
+        elif transaction.state is TxnState.ONGOING:
             self._ongoing[transactional_id] = transaction
             self._watch_ongoing()
         else:
             self._ongoing.pop(transactional_id, None)
 
-    def _store(self, transactional_id: str, transaction: Transaction, store: Store) -> None:
+    def _store(self, transactional_id: str, transaction: Transaction, store: StoreTransaction) -> None:
         value = None if store.transaction is None else encode_transaction(store.transaction)
 
         def stored(error: ErrorCode) -> None:

@@ -18,7 +18,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from highwater.broker.txn.transaction import Producer, State, StoredTransaction
+from highwater.broker.txn.transaction import Producer, StoredTransaction, TxnState
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.protocol.primitives import Decoder, MalformedRequestError, string
 from highwater.kafka.records.batch import CorruptBatch
@@ -32,7 +32,7 @@ _FLEXIBLE_FROM: Final = 1
 _HEAD: Final = struct.Struct(">hqhib")
 _TAIL: Final = struct.Struct(">qq")
 _NULL: Final = _INT32.pack(-1)
-_NEVER_STORED: Final = (State.DEAD, State.PREPARE_EPOCH_FENCE)
+_NEVER_STORED: Final = (TxnState.DEAD, TxnState.PREPARE_EPOCH_FENCE)
 
 
 def encode_key(transactional_id: str) -> bytes:
@@ -52,7 +52,7 @@ def encode_transaction(transaction: StoredTransaction) -> bytes:
     return b"".join(
         (
             _HEAD.pack(_VALUE_VERSION, *transaction.producer, transaction.timeout_ms, transaction.state),
-            _NULL if transaction.state is State.EMPTY else _partitions(transaction.partitions),
+            _NULL if transaction.state is TxnState.EMPTY else _partitions(transaction.partitions),
             _TAIL.pack(transaction.last_update_ms, transaction.start_ms),
         )
     )
@@ -81,9 +81,9 @@ def decode_transaction(data: bytes) -> StoredTransaction:
         last_update_ms, start_ms = decoder.int64(), decoder.int64()
     except MalformedRequestError as error:
         raise CorruptBatch(f"the value of a transaction cannot be read: {error}") from None
-    if status not in list(State) or status in _NEVER_STORED:
+    if status not in list(TxnState) or status in _NEVER_STORED:
         raise CorruptBatch(f"no transaction is in state {status}")
-    return StoredTransaction(producer, timeout_ms, State(status), partitions, last_update_ms, start_ms)
+    return StoredTransaction(producer, timeout_ms, TxnState(status), partitions, last_update_ms, start_ms)
 
 
 def _read_partitions(decoder: Decoder) -> Iterable[TopicPartition]:

@@ -39,7 +39,7 @@ _LONGEST_RETRY_MS: Final = 1000
 """Short: the producer waits, and missing in-sync replicas may be back at any moment."""
 
 
-class State(IntEnum):
+class TxnState(IntEnum):
     """The values are those of the log records."""
 
     EMPTY = 0
@@ -56,16 +56,16 @@ class State(IntEnum):
         return self.name.title().replace("_", "")
 
 
-_ENDED: Final = frozenset((State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
+_ENDED: Final = frozenset((TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT))
 _PREVIOUS: Final = {
-    State.EMPTY: _ENDED,
-    State.ONGOING: _ENDED | {State.ONGOING},
-    State.PREPARE_COMMIT: frozenset((State.ONGOING,)),
-    State.PREPARE_ABORT: frozenset((State.ONGOING, State.PREPARE_EPOCH_FENCE)),
-    State.COMPLETE_COMMIT: frozenset((State.PREPARE_COMMIT,)),
-    State.COMPLETE_ABORT: frozenset((State.PREPARE_ABORT,)),
-    State.DEAD: _ENDED,
-    State.PREPARE_EPOCH_FENCE: frozenset((State.ONGOING,)),
+    TxnState.EMPTY: _ENDED,
+    TxnState.ONGOING: _ENDED | {TxnState.ONGOING},
+    TxnState.PREPARE_COMMIT: frozenset((TxnState.ONGOING,)),
+    TxnState.PREPARE_ABORT: frozenset((TxnState.ONGOING, TxnState.PREPARE_EPOCH_FENCE)),
+    TxnState.COMPLETE_COMMIT: frozenset((TxnState.PREPARE_COMMIT,)),
+    TxnState.COMPLETE_ABORT: frozenset((TxnState.PREPARE_ABORT,)),
+    TxnState.DEAD: _ENDED,
+    TxnState.PREPARE_EPOCH_FENCE: frozenset((TxnState.ONGOING,)),
 }
 
 
@@ -84,7 +84,7 @@ class StoredTransaction(NamedTuple):
 
     producer: Producer
     timeout_ms: int
-    state: State
+    state: TxnState
     partitions: frozenset[TopicPartition]
     last_update_ms: int
     start_ms: int = NO_TIMESTAMP
@@ -97,13 +97,13 @@ class InitAnswer(NamedTuple):
     producer: Producer = NO_PRODUCER
 
 
-class Answer(NamedTuple):
+class Reply(NamedTuple):
     """Effect: answer a request."""
 
     deliver: Callable[[], None]
 
 
-class Store(NamedTuple):
+class StoreTransaction(NamedTuple):
     """Effect: append this or a tombstone to the log, then report the outcome to `Transaction.stored`."""
 
     transaction: StoredTransaction | None
@@ -123,7 +123,7 @@ class Retry(NamedTuple):
     delay_ms: int
 
 
-Effect: TypeAlias = Answer | Store | Mark | Retry
+Effect: TypeAlias = Reply | StoreTransaction | Mark | Retry
 AnswerError: TypeAlias = Callable[[ErrorCode], None]
 AnswerInit: TypeAlias = Callable[[InitAnswer], None]
 
@@ -148,7 +148,7 @@ class Transaction:
     @classmethod
     def new(cls, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
         """Return the state of a new transactional id, which is not in the log yet."""
-        return cls(StoredTransaction(Producer(producer_id, NO_EPOCH), timeout_ms, State.EMPTY, frozenset(), now_ms))
+        return cls(StoredTransaction(Producer(producer_id, NO_EPOCH), timeout_ms, TxnState.EMPTY, frozenset(), now_ms))
 
     @property
     def is_new(self) -> bool:
@@ -156,7 +156,7 @@ class Transaction:
         return self.kept.producer.epoch == NO_EPOCH
 
     @property
-    def state(self) -> State:
+    def state(self) -> TxnState:
         return self.kept.state
 
     # Requests
@@ -172,16 +172,16 @@ class Transaction:
         """Begin a new producer, or (KIP-360) continue the `expected` one with a new epoch after an error."""
 
         def refuse(error: ErrorCode) -> list[Effect]:
-            return [Answer(partial(answer, InitAnswer(error)))]
+            return [Reply(partial(answer, InitAnswer(error)))]
 
         if self._change is not None:
             return refuse(ErrorCode.concurrent_transactions)
         kept = self.kept
         is_present = expected is None or self.is_new or expected == kept.producer
-        is_repeated = expected == kept.last and self.state is not State.ONGOING
+        is_repeated = expected == kept.last and self.state is not TxnState.ONGOING
         if not is_present and not is_repeated:
             return refuse(ErrorCode.producer_fenced)
-        if self.state is State.ONGOING:
+        if self.state is TxnState.ONGOING:
             # Fence the current producer first. No producer gets the raised epoch; this client retries for the next.
             return self._fence(lambda error: refuse(error or ErrorCode.concurrent_transactions), now_ms)
         producer, last = kept.producer, kept.last
@@ -195,9 +195,9 @@ class Transaction:
                     return refuse(producer_id)
                 producer = Producer(producer_id, 0)
         # Otherwise this is a retry of a request whose answer was lost: answer the same.
-        initialised = StoredTransaction(producer, timeout_ms, State.EMPTY, frozenset(), now_ms, last=last)
+        initialised = StoredTransaction(producer, timeout_ms, TxnState.EMPTY, frozenset(), now_ms, last=last)
         answered = InitAnswer(ErrorCode.none, producer)
-        return self._begin(initialised, lambda error: refuse(error) if error else [Answer(partial(answer, answered))])
+        return self._begin(initialised, lambda error: refuse(error) if error else [Reply(partial(answer, answered))])
 
     def add_partitions(
         self, producer: Producer, partitions: Iterable[TopicPartition], answer: AnswerError, now_ms: int
@@ -207,19 +207,19 @@ class Transaction:
         if error is None and self._change is not None:
             error = ErrorCode.concurrent_transactions
         added = kept.partitions.union(partitions)
-        if error is None and self.state is State.ONGOING and added == kept.partitions:
+        if error is None and self.state is TxnState.ONGOING and added == kept.partitions:
             error = ErrorCode.none
         if error is not None:
-            return [Answer(partial(answer, error))]
-        start_ms = kept.start_ms if self.state is State.ONGOING else now_ms
-        grown = kept._replace(state=State.ONGOING, partitions=added, start_ms=start_ms, last_update_ms=now_ms)
-        return self._begin(grown, lambda error: [Answer(partial(answer, error))])
+            return [Reply(partial(answer, error))]
+        start_ms = kept.start_ms if self.state is TxnState.ONGOING else now_ms
+        grown = kept._replace(state=TxnState.ONGOING, partitions=added, start_ms=start_ms, last_update_ms=now_ms)
+        return self._begin(grown, lambda error: [Reply(partial(answer, error))])
 
     def verify(self, producer: Producer, partition: TopicPartition) -> ErrorCode:
         """Whether the producer may write to the partition as part of its transaction (KIP-890)."""
         if (error := self._check(producer)) is not None:
             return error
-        if self.state in (State.PREPARE_COMMIT, State.PREPARE_ABORT):
+        if self.state in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT):
             return ErrorCode.concurrent_transactions
         return ErrorCode.none if partition in self.kept.partitions else ErrorCode.transaction_abortable
 
@@ -228,12 +228,12 @@ class Transaction:
         error = self._check(producer)
         if error is None and self._change is not None:
             error = ErrorCode.concurrent_transactions
-        if error is None and self.state is not State.ONGOING:
-            wanted = State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT
+        if error is None and self.state is not TxnState.ONGOING:
+            wanted = TxnState.COMPLETE_COMMIT if is_commit else TxnState.COMPLETE_ABORT
             error = ErrorCode.none if self.state is wanted else ErrorCode.invalid_txn_state
         if error is not None:
-            return [Answer(partial(answer, error))]
-        return self._decide(is_commit, lambda error: [Answer(partial(answer, error))], now_ms)
+            return [Reply(partial(answer, error))]
+        return self._decide(is_commit, lambda error: [Reply(partial(answer, error))], now_ms)
 
     def _check(self, producer: Producer) -> ErrorCode | None:
         if producer.producer_id != self.kept.producer.producer_id:
@@ -244,7 +244,7 @@ class Transaction:
 
     def is_overdue(self, now_ms: int) -> bool:
         kept = self.kept
-        return kept.state is State.ONGOING and self._change is None and kept.start_ms + kept.timeout_ms < now_ms
+        return kept.state is TxnState.ONGOING and self._change is None and kept.start_ms + kept.timeout_ms < now_ms
 
     def time_out(self, now_ms: int) -> list[Effect]:
         """Abort a transaction that has timed out, and fence its producer."""
@@ -256,12 +256,12 @@ class Transaction:
 
     def expire(self) -> list[Effect]:
         """Store a tombstone; `is_dead` is true when the log has it."""
-        self._change = _Change(self.kept._replace(state=State.DEAD, partitions=frozenset()), lambda error: [])
-        return [Store(None)]
+        self._change = _Change(self.kept._replace(state=TxnState.DEAD, partitions=frozenset()), lambda error: [])
+        return [StoreTransaction(None)]
 
     @property
     def is_dead(self) -> bool:
-        return self.state is State.DEAD
+        return self.state is TxnState.DEAD
 
     # Ending
 
@@ -279,7 +279,7 @@ class Transaction:
         return self._decide(False, decided, now_ms)
 
     def _decide(self, is_commit: bool, then: Callable[[ErrorCode], list[Effect]], now_ms: int) -> list[Effect]:
-        state = State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT
+        state = TxnState.PREPARE_COMMIT if is_commit else TxnState.PREPARE_ABORT
 
         def decided(error: ErrorCode) -> list[Effect]:
             return then(error) if error else [*then(error), *self.complete(now_ms)]
@@ -288,9 +288,9 @@ class Transaction:
 
     def complete(self, now_ms: int) -> list[Effect]:
         """Complete a decision: write the markers, then store the Complete state. Also used after a restart."""
-        if self.state not in (State.PREPARE_COMMIT, State.PREPARE_ABORT):
+        if self.state not in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT):
             return []
-        state = State.COMPLETE_COMMIT if self.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
+        state = TxnState.COMPLETE_COMMIT if self.state is TxnState.PREPARE_COMMIT else TxnState.COMPLETE_ABORT
         completed = self.kept._replace(state=state, partitions=frozenset(), last_update_ms=now_ms)
         self._set_out(completed, lambda error: [])
         self._retry_ms = _FIRST_RETRY_MS
@@ -302,9 +302,9 @@ class Transaction:
         if change is None:
             return []
         if not kept.partitions:
-            return [Store(change.to)]
+            return [StoreTransaction(change.to)]
         self._being_marked = set(kept.partitions)
-        return [Mark(tuple(sorted(kept.partitions)), kept.producer, self.state is State.PREPARE_COMMIT)]
+        return [Mark(tuple(sorted(kept.partitions)), kept.producer, self.state is TxnState.PREPARE_COMMIT)]
 
     def marked(self, partition: TopicPartition, error: ErrorCode) -> list[Effect]:
         """Note the outcome of writing a marker.
@@ -330,7 +330,7 @@ class Transaction:
 
     def _begin(self, to: StoredTransaction, then: Callable[[ErrorCode], list[Effect]]) -> list[Effect]:
         self._set_out(to, then)
-        return [Store(to)]
+        return [StoreTransaction(to)]
 
     def _set_out(self, to: StoredTransaction, then: Callable[[ErrorCode], list[Effect]]) -> None:
         if self._change is not None or self.state not in _PREVIOUS[to.state]:
@@ -338,11 +338,11 @@ class Transaction:
         self._change = _Change(to, then)
 
     def stored(self, error: ErrorCode) -> list[Effect]:
-        """Continue after the append of the last `Store`: `error` is its outcome."""
+        """Continue after the append of the last `StoreTransaction`: `error` is its outcome."""
         change = self._change
         if change is None:
             raise RuntimeError("nothing was to be stored")
-        if error and change.to.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+        if error and change.to.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
             return self._later()
         self._change = None
         if not error:

@@ -190,7 +190,7 @@ class GroupState(NamedTuple):
     members: list[Member]
 
 
-class Progress(NamedTuple):
+class PartitionLag(NamedTuple):
     topic: str
     partition: int
     committed: int | None
@@ -224,7 +224,7 @@ class TotalLag(NamedTuple):
         return " and ".join(parts)
 
 
-def total_lag(rows: Sequence[Progress]) -> TotalLag:
+def total_lag(rows: Sequence[PartitionLag]) -> TotalLag:
     without_commit = sum(row.committed is None for row in rows)
     without_end = sum(row.committed is not None and row.log_end_offset is None for row in rows)
     return TotalLag(sum(row.lag or 0 for row in rows), without_commit, without_end)
@@ -259,7 +259,7 @@ def _committed(cluster: Cluster, group: str) -> dict[Partition, int]:
     return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
 
 
-def _progress(cluster: Cluster, names: list[str]) -> dict[str, tuple[GroupState, list[Progress]]]:
+def _progress(cluster: Cluster, names: list[str]) -> dict[str, tuple[GroupState, list[PartitionLag]]]:
     described = {}
     for state in _describe(cluster, names):
         committed = _committed(cluster, state.name)
@@ -273,7 +273,7 @@ def _progress(cluster: Cluster, names: list[str]) -> dict[str, tuple[GroupState,
         for topic, index in partitions:
             end = ends.get((topic, index))
             rows.append(
-                Progress(
+                PartitionLag(
                     topic,
                     index,
                     committed.get((topic, index)),
@@ -291,7 +291,7 @@ def _existing(cluster: Cluster, partitions: Iterable[Partition]) -> list[Partiti
     return [(topic, index) for topic, index in partitions if topic in topics and index in topics[topic].partitions]
 
 
-def _print_progress(described: dict[str, tuple[GroupState, list[Progress]]], as_json: bool) -> None:
+def _print_progress(described: dict[str, tuple[GroupState, list[PartitionLag]]], as_json: bool) -> None:
     if as_json:
         print_json(
             [

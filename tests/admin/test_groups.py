@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from highwater.admin.groups import Progress, total_lag
+from highwater.admin.groups import PartitionLag, total_lag
 from highwater.admin.offset_reset import Target, parse_duration_ms, parse_target, parse_time_ms
 from highwater.admin.terminal import UsageError
 from tests.admin.calling import COMMAND, Result, call
@@ -216,7 +216,11 @@ def described_text(broker: RunningBroker, group: str) -> str:
 
 
 def test_a_partition_without_a_known_end_is_left_out_of_the_total_too() -> None:
-    rows = [Progress("t", 0, 5, 9, None), Progress("t", 1, 5, None, None), Progress("t", 2, None, None, None)]
+    rows = [
+        PartitionLag("t", 0, 5, 9, None),
+        PartitionLag("t", 1, 5, None, None),
+        PartitionLag("t", 2, None, None, None),
+    ]
     lag = total_lag(rows)
     assert lag == (4, 1, 1)
     assert lag.left_out == "1 partition that has no committed offset and 1 partition that has no known end"

@@ -173,7 +173,7 @@ def _side(slower: float) -> Measured:
     return Measured(given, {"system": {"kind": "command", "command": command, "config": None}}, Document(given, {}))
 
 
-def _execute(plan: Plan, out: Path, finished_cells: FinishedCells) -> Manifest:
+def _execute(plan: Plan, out: Path, finished_cells: FinishedCells | None) -> Manifest:
     return run_plan(plan, out, launcher=_LAUNCHER, finished_cells=finished_cells)
 
 

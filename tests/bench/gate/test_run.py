@@ -54,7 +54,7 @@ class Runner:
         self.seeds: list[int] = []
         self.ran: list[int] = []
 
-    def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells) -> Manifest:
+    def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells | None) -> Manifest:
         writer = ResultWriter(out)
         agenda = BlockAgenda(plan, finished_cells)
         outcomes: list[TrialOutcome] = []
@@ -369,7 +369,7 @@ def test_a_cell_whose_load_never_ran_is_not_left_out(tmp_path: Path) -> None:
         return None if "acks=1" in plan.cell else measure(plan, number)
 
     class GeneratorBreaks(Runner):
-        def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells) -> Manifest:
+        def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells | None) -> Manifest:
             manifest = super().__call__(plan, out, finished_cells)
             trials = [
                 trial.model_copy(update={"generator_failed": trial.status == "failed"}) for trial in manifest.trials

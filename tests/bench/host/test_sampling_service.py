@@ -13,7 +13,7 @@ from dataclasses import asdict
 
 import pytest
 
-from highwater.bench.host.sampling_service import Answer, Question, main_processes_of, serve
+from highwater.bench.host.sampling_service import SampleRequest, SampleResponse, main_processes_of, serve
 
 
 @contextmanager
@@ -38,15 +38,15 @@ def sampler(question: bytes, main_processes: dict[str, int]) -> Iterator[tuple[i
             os.close(end)
 
 
-def line_from(end: int) -> Answer:
+def line_from(end: int) -> SampleResponse:
     line = b""
     while not line.endswith(b"\n"):
         line += os.read(end, 1)
-    return Answer.parse(line)
+    return SampleResponse.parse(line)
 
 
 def test_it_tells_of_the_units_that_it_is_asked_for_until_the_other_side_has_heard_enough() -> None:
-    question = Question(brokers=["broker.service"], generator=["worker.service"])
+    question = SampleRequest(brokers=["broker.service"], generator=["worker.service"])
     running = {"broker.service": os.getpid(), "worker.service": 0}
     with sampler(question.as_line(), running) as (to_it, from_it):
         first = line_from(from_it)
@@ -62,7 +62,7 @@ def test_it_tells_of_the_units_that_it_is_asked_for_until_the_other_side_has_hea
 
 
 def test_a_broker_that_does_not_run_is_named() -> None:
-    with sampler(Question(brokers=["broker.service"]).as_line(), {"broker.service": 0}) as (_, from_it):
+    with sampler(SampleRequest(brokers=["broker.service"]).as_line(), {"broker.service": 0}) as (_, from_it):
         answer = line_from(from_it)
     assert answer.missing == ["broker.service"]
     assert answer.reading is not None
@@ -73,7 +73,7 @@ def test_a_broker_that_was_started_anew_is_another_epoch() -> None:
     old = subprocess.Popen(["sleep", "60"])
     running = {"broker.service": old.pid}
     try:
-        with sampler(Question(brokers=["broker.service"]).as_line(), running) as (_, from_it):
+        with sampler(SampleRequest(brokers=["broker.service"]).as_line(), running) as (_, from_it):
             first = line_from(from_it)
             running["broker.service"] = os.getpid()
             old.kill()
@@ -103,16 +103,16 @@ def test_what_is_no_question_is_told_so(question: bytes) -> None:
 
 
 def test_a_line_survives_the_way() -> None:
-    question = Question(brokers=["a.service"], attendants=["b.service"], device="sda+sdb")
-    assert Question.parse(question.as_line()) == question
+    question = SampleRequest(brokers=["a.service"], attendants=["b.service"], device="sda+sdb")
+    assert SampleRequest.parse(question.as_line()) == question
     with sampler(question.as_line(), {"a.service": os.getpid(), "b.service": 0}) as (_, from_it):
         answer = line_from(from_it)
-    assert asdict(Answer.parse(answer.as_line())) == asdict(answer)
+    assert asdict(SampleResponse.parse(answer.as_line())) == asdict(answer)
 
 
 def test_the_command_answers_on_its_standard_output() -> None:
     command = [sys.executable, "-m", "highwater", "bench", "host", "sample"]
-    done = subprocess.run(command, input=Question().as_line(), capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, input=SampleRequest().as_line(), capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 2

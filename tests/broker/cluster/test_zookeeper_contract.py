@@ -17,10 +17,10 @@ from highwater.broker.cluster.zookeeper import (
     Delete,
     Exists,
     Get,
-    Node,
+    Multi,
+    NodeData,
     Set,
     Stat,
-    Transaction,
     WatchEvent,
     ZooKeeperError,
 )
@@ -82,12 +82,12 @@ def test_nodes_are_made_read_set_and_deleted(client: Client) -> None:
     assert isinstance(made, Created)
     assert made.path == "/a"
     assert (made.stat.version, made.stat.ephemeral_owner) == (0, 0)
-    assert found == Node(b"1", made.stat)
+    assert found == NodeData(b"1", made.stat)
     assert names == ["a"]
     stat, found, there = ask(client, Set("/a", b"2", 0), Get("/a"), Exists("/a"))
     assert isinstance(stat, Stat)
     assert (stat.version, stat.czxid) == (1, made.stat.czxid)
-    assert found == Node(b"2", stat)
+    assert found == NodeData(b"2", stat)
     assert there == stat
     assert ask(client, Delete("/a", 1), Exists("/a")) == [None, ZooKeeperError.NO_NODE]
 
@@ -138,7 +138,7 @@ def test_an_ephemeral_node_is_its_sessions_and_has_no_children(client: Client) -
 def test_a_transaction_is_done_whole(client: Client) -> None:
     ask(client, Create("/a", b"1"), Create("/b"))
     ((made, stat, deleted, checked),) = ask(
-        client, Transaction((Create("/c", b"2", is_ephemeral=True), Set("/a", b"3", 0), Delete("/b"), Check("/a", 1)))
+        client, Multi((Create("/c", b"2", is_ephemeral=True), Set("/a", b"3", 0), Delete("/b"), Check("/a", 1)))
     )
     assert isinstance(made, Created)
     assert made.path == "/c"
@@ -151,7 +151,7 @@ def test_a_transaction_is_done_whole(client: Client) -> None:
 
 def test_or_not_at_all(client: Client) -> None:
     ask(client, Create("/a", b"1"))
-    transaction = Transaction((Create("/c"), Set("/a", b"3", 7), Delete("/a")))
+    transaction = Multi((Create("/c"), Set("/a", b"3", 7), Delete("/a")))
     assert ask(client, transaction, Exists("/c")) == [
         [ZooKeeperError.ROLLED_BACK, ZooKeeperError.BAD_VERSION, ZooKeeperError.ROLLED_BACK],
         ZooKeeperError.NO_NODE,

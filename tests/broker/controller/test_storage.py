@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from highwater.broker.cluster.zookeeper import Create, Created, Delete, Request, Set, Stat, Transaction, ZooKeeperError
+from highwater.broker.cluster.zookeeper import Create, Created, Delete, Multi, Request, Set, Stat, ZooKeeperError
 from highwater.broker.controller.context import ControllerContext
 from highwater.broker.controller.storage import ControllerMoved, SessionOver, write
 from highwater.broker.settings import metadata_tree
@@ -32,7 +32,7 @@ class Writer:
                 asked = steps.send(answers)  # type: ignore[arg-type]
             except StopIteration as end:
                 return list(end.value)
-            assert all(isinstance(request, Transaction) for request in asked)
+            assert all(isinstance(request, Multi) for request in asked)
             self.rounds.append(len(asked))
             answers = [self.ensemble.do(request) for request in asked]
 

@@ -35,8 +35,8 @@ from highwater.broker.group.events import (
     Leaver,
     Now,
     Protocol,
-    Store,
     StoredGroup,
+    StoreGroup,
     SyncAnswer,
     SyncRequest,
 )
@@ -49,7 +49,7 @@ class Script:
     def __init__(self) -> None:
         self._now_ms = 0
         self._lines: list[str] = []
-        self._stores: deque[Store] = deque()
+        self._stores: deque[StoreGroup] = deque()
         self._is_holding = False
         self._last_stored: StoredGroup | None = None
         self._waiting: set[str] = set()

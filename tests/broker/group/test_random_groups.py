@@ -20,11 +20,11 @@ from highwater.broker.group.events import (
     Leaver,
     Now,
     Protocol,
-    Store,
+    StoreGroup,
     SyncAnswer,
     SyncRequest,
 )
-from highwater.broker.group.rebalance import GroupSettings, State
+from highwater.broker.group.rebalance import GroupSettings, GroupState
 from highwater.broker.group.schemas import decode_group, encode_group
 
 INSTANCES = st.none() | st.sampled_from(["i1", "i2"])
@@ -41,7 +41,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.group = ClassicGroup("g", self.limits)
         self.waiting: set[int] = set()
         self.known_ids = [""]
-        self.stores: list[Store] = []
+        self.stores: list[StoreGroup] = []
         self.requests = count()
         self.generation_id = 0
 
@@ -72,7 +72,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def synced(self, answer: SyncAnswer) -> None:
         if not answer.error_code:
-            assert self.group.state is State.STABLE
+            assert self.group.state is GroupState.STABLE
 
     def apply(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -154,9 +154,9 @@ class AnyOrder(RuleBasedStateMachine):
         for member in members:
             if member.group_instance_id is not None:
                 assert group.members.static_id(member.group_instance_id) == member.member_id
-        if group.state is State.EMPTY:
+        if group.state is GroupState.EMPTY:
             assert not members
-        if group.state in (State.COMPLETING_REBALANCE, State.STABLE):
+        if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             assert members
             assert all(group.protocol_name in [name for name, _ in member.protocols] for member in members)
         if members or group.pending_members:

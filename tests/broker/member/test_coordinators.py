@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from highwater.broker.txn.transaction import Producer, State
+from highwater.broker.txn.transaction import Producer, TxnState
 from tests.broker.member.asking import GROUP, TRANSACTION, AskedCluster, error_codes, log_of
 
 
@@ -357,7 +357,7 @@ class TestTransactions:
 
         def is_complete() -> bool:
             described = node.transactions.describe("x")
-            return not isinstance(described, ErrorCode) and described.state is State.COMPLETE_COMMIT
+            return not isinstance(described, ErrorCode) and described.state is TxnState.COMPLETE_COMMIT
 
         cluster.wait(is_complete)
         assert cluster.cluster.world.now_ms - before_ms < 100  # of simulated time

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from highwater.broker.cluster.zookeeper import Create, Delete, Request, Set, Transaction
+from highwater.broker.cluster.zookeeper import Create, Delete, Multi, Request, Set
 from highwater.broker.member.zookeeper_acls import ANNOUNCEMENT_LIFETIME_MS, ZooKeeperAcls
 from highwater.broker.security.authorizer import Authorizer
 from highwater.broker.settings.acl_store import Created, Deleted
@@ -199,7 +199,7 @@ def test_a_change_of_several_acls_does_not_take_back_what_others_wrote_meanwhile
     tries: list[Request] = []
 
     def disturbed(session: Any, request: Request) -> Any:
-        is_of_prefix = isinstance(request, Transaction) and any(part.path == PREFIX_PATH for part in request.requests)
+        is_of_prefix = isinstance(request, Multi) and any(part.path == PREFIX_PATH for part in request.requests)
         if is_of_prefix and len(tries) < 20:
             tries.append(request)
             world.ensemble.do(Set(PREFIX_PATH, b'{"version":1,"acls":[]}'))

@@ -16,9 +16,9 @@ from highwater.broker.cluster.zookeeper import (
     Created,
     Exists,
     Get,
+    Multi,
     Set,
     Stat,
-    Transaction,
     WatchEvent,
     ZooKeeperError,
 )
@@ -92,7 +92,7 @@ def test_an_older_server_does_not_tell_the_stat_of_what_a_transaction_made() -> 
         "0000000000000000 00000001 00000001 0000000100000117 ffffffff 01 ffffffff"
     )
     results = kazoo_client._Multi.deserialize(answer, 0)
-    asked = Transaction((Create("/x0", b"abc"), Set("/", b"1")))
+    asked = Multi((Create("/x0", b"abc"), Set("/", b"1")))
     created, stat = kazoo_client.result_of(asked, results, "/probe")
     assert created == Created("/x0", Stat(0, 0, 0))
     assert (stat.version, stat.czxid) == (1, 0x100000116)

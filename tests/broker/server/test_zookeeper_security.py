@@ -9,7 +9,7 @@ import pytest
 import uvloop
 from kazoo.security import ACL
 
-from highwater.broker.cluster.zookeeper import Children, Create, Created, Exists, Get, Node, ZooKeeperError
+from highwater.broker.cluster.zookeeper import Children, Create, Created, Exists, Get, NodeData, ZooKeeperError
 from highwater.broker.server.zookeeper import KazooZooKeeper, ZooKeeperSettings
 from highwater.broker.settings.config import BrokerConfig, Setting
 from highwater.broker.settings.store import MetadataError
@@ -59,7 +59,7 @@ def test_nodes_larger_than_a_record_of_tls_come_back(secured: SecureZooKeeper, p
     data = bytes(range(256)) * 2000
     results = ask(client, Create("/large", data), *(Get("/large") for _ in range(20)), Exists("/none"))
     assert isinstance(results[0], Created)
-    assert all(isinstance(result, Node) and result.data == data for result in results[1:21])
+    assert all(isinstance(result, NodeData) and result.data == data for result in results[1:21])
     assert results[21] is ZooKeeperError.NO_NODE
     client.close()
 

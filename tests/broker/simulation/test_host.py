@@ -10,7 +10,7 @@ import pytest
 
 from highwater.broker.cluster import znodes
 from highwater.broker.server.process_home import ProcessHome
-from highwater.broker.tree.serving import Connection
+from highwater.broker.tree.serving import TreeConnection
 from tests.broker.simulation.history import Verdict
 from tests.broker.simulation.host import HostCluster, HostHistory
 
@@ -32,13 +32,13 @@ def test_a_seed_decides_everything() -> None:
 
 
 def _what_is_not_on_the_disk_is_told() -> AbstractContextManager[object]:
-    def release(self: Connection) -> None:
+    def release(self: TreeConnection) -> None:
         while self._held:
             self._write(self._held.popleft()[1])
         if self.is_closing:
             self._close()
 
-    return patch.object(Connection, "release", release)
+    return patch.object(TreeConnection, "release", release)
 
 
 def _replicas_are_left_behind() -> AbstractContextManager[object]:

@@ -8,8 +8,8 @@ from highwater.broker.cluster.zookeeper import (
     Delete,
     Exists,
     Get,
+    Multi,
     Set,
-    Transaction,
     WatchEvent,
     ZooKeeperError,
 )
@@ -114,8 +114,8 @@ def test_a_transaction_is_whole_or_not_at_all() -> None:
     ensemble = Ensemble(scheduler)
     client, told = client_of(ensemble, scheduler)
     ensemble.make("/a", b"1")
-    refused = Transaction((Create("/b"), Create("/b/c"), Delete("/b"), Set("/a", b"2")))
-    carried_out = Transaction((Create("/b"), Create("/b/c"), Set("/a", b"2", version=0), Delete("/b/c")))
+    refused = Multi((Create("/b"), Create("/b/c"), Delete("/b"), Set("/a", b"2")))
+    carried_out = Multi((Create("/b"), Create("/b/c"), Set("/a", b"2", version=0), Delete("/b/c")))
     client.execute([refused, Exists("/b"), carried_out, Exists("/b")], told.answered)
     scheduler.run()
     ((first, gone, second, there),) = told.taken()

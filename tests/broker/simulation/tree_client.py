@@ -16,8 +16,8 @@ from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import EventType
 
 from highwater.broker.cluster.zookeeper import Children, Exists, Get, Request, Session, WatchEvent, ZooKeeperError
-from highwater.broker.server.kazoo_client import SetWatches, error_of, on_the_wire, result_of
-from highwater.broker.tree.serving import PASSWORD_BYTES, Connection, Serving
+from highwater.broker.server.kazoo_client import SetWatchesRequest, error_of, on_the_wire, result_of
+from highwater.broker.tree.serving import PASSWORD_BYTES, Serving, TreeConnection
 from highwater.broker.tree.wire import PING_XID, WATCH_XID, ErrorNumber, Op
 from tests.broker.simulation.link import Delay, Link
 from tests.broker.simulation.world import Process
@@ -75,7 +75,7 @@ class TreeClient:
         self._timeout_ms = session_timeout_ms
         self._to_parent = Link(parent.process, delay_ms)
         self._to_client = Link(process, delay_ms)
-        self._connection: Connection | None = None
+        self._connection: TreeConnection | None = None
         """At the parent's end."""
         self._attempt = 0
         self._is_connected = False
@@ -166,7 +166,7 @@ class TreeClient:
         password = self._password if self.session_id else bytes(PASSWORD_BYTES)
         asked = wire.Connect(0, self._last_zxid, self._timeout_ms, self.session_id, password, False)
         frame = bytes(asked.serialize())
-        made: list[Connection] = []
+        made: list[TreeConnection] = []
         self._attempt = attempt = self._attempt + 1
 
         def accept() -> None:
@@ -183,7 +183,7 @@ class TreeClient:
 
         self._to_parent.send(accept)
 
-    def _closed(self, connection: Connection) -> None:
+    def _closed(self, connection: TreeConnection) -> None:
         if connection is self._connection:
             self._connection = None
             self.lose_connection()
@@ -210,7 +210,7 @@ class TreeClient:
 
     # What the parent says
 
-    def _receive(self, connection: Connection, data: bytes) -> None:
+    def _receive(self, connection: TreeConnection, data: bytes) -> None:
         if connection is not self._connection:
             return
         self._heard_ms = self._process.world.now_ms
@@ -239,7 +239,7 @@ class TreeClient:
             self._told.session_began(self.session_id)
         else:
             data = [path for path in self._data_watches if path not in self._missing_watches]
-            again = SetWatches(self._last_zxid, data, list(self._missing_watches), list(self._child_watches))
+            again = SetWatchesRequest(self._last_zxid, data, list(self._missing_watches), list(self._child_watches))
             self._send(_HEADER.pack(_SET_WATCHES_XID, again.type) + again.serialize())
             self._told.connection_changed(True)
         self._send_waiting()

@@ -16,7 +16,7 @@ from typing import Any
 from highwater.broker.clock import Clock, Scheduler, Timer
 from highwater.broker.cluster.zookeeper import Create, Request, Session, Set, Stat, WatchEvent, ZooKeeperError
 from highwater.broker.tree.tree import Tree
-from highwater.broker.tree.watches import Watches
+from highwater.broker.tree.watches import WatchManager
 from tests.broker.simulation.link import Delay, Link
 
 
@@ -43,7 +43,7 @@ class Ensemble:
         """The session whose request is carried out; 0 for the hand of an administrator."""
         self._tree = Tree(self._fired)
         self._sessions: dict[int, _ServerSession] = {}
-        self._watches: Watches[int] = Watches()
+        self._watches: WatchManager[int] = WatchManager()
         self._clients: list[SimulatedZooKeeper] = []
 
     def client(

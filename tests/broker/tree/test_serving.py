@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from highwater.broker.cluster.zookeeper import Create, Set, ZooKeeperError
-from highwater.broker.tree.serving import TICK_MS, Connection, Serving
+from highwater.broker.tree.serving import TICK_MS, Serving, TreeConnection
 from highwater.broker.tree.tree import Tree
 from highwater.broker.tree.wire import Op
 
@@ -19,7 +19,7 @@ class Client:
     """The other end of a connection; `told` has a header of each answer, or the event and path of each watch."""
 
     def __init__(self, serving: Serving, group: int = 0, session: tuple[int, bytes] = (0, b"")) -> None:
-        self.connection: Connection = serving.connect(self._receive, self._closed, group)
+        self.connection: TreeConnection = serving.connect(self._receive, self._closed, group)
         self.told: list[tuple[int, ...] | str] = []
         self.is_closed = False
         self.session = session

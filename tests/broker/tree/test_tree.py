@@ -11,9 +11,9 @@ from highwater.broker.cluster.zookeeper import (
     Delete,
     Exists,
     Get,
+    Multi,
     Request,
     Set,
-    Transaction,
     WatchEvent,
     ZooKeeperError,
 )
@@ -25,7 +25,7 @@ from highwater.broker.tree.tree import Tree
 def test_sequential_nodes_of_one_transaction_have_different_numbers() -> None:
     tree = Tree()
     number = Create("/n_", is_sequential=True)
-    results = tree.execute(0, Transaction((number, number, Delete("/n_0000000000"), number)), 1)
+    results = tree.execute(0, Multi((number, number, Delete("/n_0000000000"), number)), 1)
     assert [result.path for result in results if result] == ["/n_0000000000", "/n_0000000001", "/n_0000000002"]
     assert list(tree.nodes["/"].children) == ["n_0000000001", "n_0000000002"]
 
@@ -34,13 +34,11 @@ def test_a_transaction_sees_what_it_did_and_leaves_nothing_when_it_fails() -> No
     tree = Tree()
     tree.execute(0, Create("/a"), 1)
     before = encode_tree(tree)
-    failed = tree.execute(
-        0, Transaction((Set("/a", b"1"), Check("/a", 1), Create("/a/b"), Delete("/a"), Create("/c"))), 2
-    )
+    failed = tree.execute(0, Multi((Set("/a", b"1"), Check("/a", 1), Create("/a/b"), Delete("/a"), Create("/c"))), 2)
     assert failed[3] is ZooKeeperError.NOT_EMPTY
     assert failed.count(ZooKeeperError.ROLLED_BACK) == 4
     assert encode_tree(tree) == before
-    done = tree.execute(0, Transaction((Create("/a/b"), Delete("/a/b"), Delete("/a"), Create("/a"), Check("/a", 0))), 2)
+    done = tree.execute(0, Multi((Create("/a/b"), Delete("/a/b"), Delete("/a"), Create("/a"), Check("/a", 0))), 2)
     assert not any(isinstance(result, ZooKeeperError) for result in done)
     assert tree.nodes["/a"].czxid == tree.zxid
 
@@ -111,7 +109,7 @@ def random_request(rng: random.Random) -> Request:
             )
         )
 
-    return one() if rng.random() < 0.7 else Transaction((one(), one()))
+    return one() if rng.random() < 0.7 else Multi((one(), one()))
 
 
 def test_a_stat_tells_who_made_and_wrote_a_node() -> None:

@@ -31,15 +31,15 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.txn.schemas import decode_transaction, encode_transaction
 from highwater.broker.txn.transaction import (
-    Answer,
     Effect,
     InitAnswer,
     Mark,
     Producer,
-    State,
-    Store,
+    Reply,
     StoredTransaction,
+    StoreTransaction,
     Transaction,
+    TxnState,
 )
 from highwater.common.topic_partition import TopicPartition
 
@@ -51,7 +51,7 @@ class Script:
         self._now_ms = _WALL_MS
         self._lines: list[str] = []
         self._is_holding = False
-        self._stores: deque[Store] = deque()
+        self._stores: deque[StoreTransaction] = deque()
         self._store_outcome = ErrorCode.none
         self._unmarkable: dict[TopicPartition, ErrorCode] = {}
         self._log: bytes | None = None
@@ -79,7 +79,7 @@ class Script:
     # Commands
 
     def _reached(self, producer: str) -> None:
-        kept = StoredTransaction(_producer(producer), 60_000, State.EMPTY, frozenset(), self._now_ms)
+        kept = StoredTransaction(_producer(producer), 60_000, TxnState.EMPTY, frozenset(), self._now_ms)
         self._log = encode_transaction(kept)
         self._transaction = Transaction(kept)
 
@@ -161,9 +161,9 @@ class Script:
 
     def _apply(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Answer):
+            if isinstance(effect, Reply):
                 effect.deliver()
-            elif isinstance(effect, Store):
+            elif isinstance(effect, StoreTransaction):
                 self._say(f"store {_stored(effect.transaction)}")
                 if self._is_holding:
                     self._stores.append(effect)
@@ -178,7 +178,7 @@ class Script:
             else:
                 self._say(f"retry in {effect.delay_ms} ms")
 
-    def _log_has(self, store: Store, error: ErrorCode) -> None:
+    def _log_has(self, store: StoreTransaction, error: ErrorCode) -> None:
         if error:
             self._say(f"not stored: {error.name}")
         else:

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from highwater.broker.txn.schemas import decode_key, decode_transaction, encode_key, encode_transaction
-from highwater.broker.txn.transaction import NO_PRODUCER, Producer, State, StoredTransaction
+from highwater.broker.txn.transaction import NO_PRODUCER, Producer, StoredTransaction, TxnState
 from highwater.kafka.records.batch import CorruptBatch
 
-STORED = [state for state in State if state not in (State.DEAD, State.PREPARE_EPOCH_FENCE)]
+STORED = [state for state in TxnState if state not in (TxnState.DEAD, TxnState.PREPARE_EPOCH_FENCE)]
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 PARTITIONS = st.frozensets(st.tuples(st.text(max_size=5), st.integers(0, 1 << 30)), max_size=6)
 ONGOING = StoredTransaction(
     Producer(7, 3),
     60_000,
-    State.ONGOING,
+    TxnState.ONGOING,
     frozenset({("t", 1), ("t", 0), ("u", 2)}),
     1_700_000_000_001,
     1_700_000_000_000,
@@ -42,7 +42,7 @@ def test_the_value_is_kafkas() -> None:
 
 
 def test_partitions_are_null_while_there_is_no_transaction() -> None:
-    empty = StoredTransaction(Producer(7, 0), 60_000, State.EMPTY, frozenset(), 1)
+    empty = StoredTransaction(Producer(7, 0), 60_000, TxnState.EMPTY, frozenset(), 1)
     assert encode_transaction(empty)[17:] == b"\xff\xff\xff\xff" + (1).to_bytes(8, "big") + b"\xff" * 8
 
 
@@ -59,7 +59,7 @@ def test_partitions_are_null_while_there_is_no_transaction() -> None:
     )
 )
 def test_what_is_written_is_read(transaction: StoredTransaction) -> None:
-    if transaction.state is State.EMPTY:
+    if transaction.state is TxnState.EMPTY:
         transaction = transaction._replace(partitions=frozenset())
     assert decode_transaction(encode_transaction(transaction)) == transaction
 
