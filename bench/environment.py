@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from highwater.common import distribution
 from highwater.results.models import Environment, GitState
 from highwater.tuning import check
 from highwater.tuning.facts import Facts
@@ -59,7 +60,7 @@ _SYSFS: Final = {
 }
 # Left out: these are the same on every host, and most of the text of a knob's report.
 _OF_THE_CATALOGUE: Final = ("authorities", "sources", "capability")
-_DISTRIBUTIONS: Final = ("highwater", "pyspark", "confluent-kafka", "hdrhistogram", "numpy")
+_DISTRIBUTIONS: Final = ("pyspark", "confluent-kafka", "hdrhistogram", "numpy")
 
 
 def describe_environment(
@@ -93,6 +94,7 @@ def versions(launcher_versions: Mapping[str, str]) -> dict[str, str]:
     import confluent_kafka
 
     found = {name: metadata.version(name) for name in _DISTRIBUTIONS}
+    found["highwater"] = distribution.version()
     found["python"] = platform.python_version()
     found["librdkafka"] = confluent_kafka.libversion()[0]
     return dict(sorted((found | dict(launcher_versions)).items()))

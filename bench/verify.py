@@ -7,7 +7,6 @@ series), verdicts and the analysis.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from pathlib import Path
 
 from highwater.bench.trials.evidence import judged_again
@@ -15,6 +14,7 @@ from highwater.bench.trials.recovery import FaultMark, recoveries
 from highwater.bench.trials.summary import slo_results
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import recorded_workloads
+from highwater.common import distribution
 from highwater.results import checksums
 from highwater.results.analysis.conclusions import analyse
 from highwater.results.analysis_file import Analysis
@@ -72,7 +72,7 @@ def not_judged_again(result: RunResult) -> list[str]:
 
 def _judged_by(result: RunResult) -> dict[str, Workload] | str:
     """The workload of each cell; or why the present rules do not apply to the run."""
-    made_by, here = result.manifest.versions.get("highwater"), metadata.version("highwater")
+    made_by, here = result.manifest.versions.get("highwater"), distribution.version()
     if made_by != here:
         return f"the run was made by highwater {made_by or 'of an unknown version'}, and this is {here}"
     return recorded_workloads(result.manifest.workload) or "the workload in its manifest is none by today's rules"

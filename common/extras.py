@@ -7,34 +7,33 @@ import shlex
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-_NAME: Final = "highwater"
+from .distribution import NAME
+
 _CLONE: Final = Path(__file__).resolve().parent.parent
 
 
-def how_to_install(extra: str) -> str:
-    """A command for the Python that runs. Highwater is on no package index: the command names what it came from."""
-    return f"{shlex.quote(sys.executable)} -m pip install {_what(extra)}"
+def how_to_install(extra: str = "") -> str:
+    """A command for the Python that runs. It names what Highwater came from, so that the version stays as it is."""
+    return f"{shlex.quote(sys.executable)} -m pip install {_what(f'[{extra}]' if extra else '')}"
 
 
-def _what(extra: str) -> str:
+def _what(extras: str) -> str:
     if (_CLONE / "pyproject.toml").is_file():
-        return f"-e {shlex.quote(f'{_CLONE}[{extra}]')}"
-    if url := _origin():
-        return shlex.quote(f"{_NAME}[{extra}] @ {url}")
-    return f"'.[{extra}]' in a clone of Highwater"
-
-
-def _origin() -> str | None:
-    """The URL of the clone, wheel or repository that pip has installed; None if pip has not noted it."""
+        return f"-e {shlex.quote(f'{_CLONE}{extras}')}"
     try:
-        noted = metadata.distribution(_NAME).read_text("direct_url.json")
+        installed = metadata.distribution(NAME)
     except metadata.PackageNotFoundError:
-        return None
-    if not noted:
-        return None
-    found = json.loads(noted)
+        return f"'.{extras}' in a clone of Highwater"
+    noted = installed.read_text("direct_url.json")
+    # An index has no such note.
+    wanted = f"{NAME}{extras} @ {_url(json.loads(noted))}" if noted else f"{NAME}{extras}=={installed.version}"
+    return shlex.quote(wanted)
+
+
+def _url(found: dict[str, Any]) -> str:
+    """The clone, wheel or repository that pip has installed, as pip takes it again."""
     if version := found.get("vcs_info"):
         return f"{version['vcs']}+{found['url']}@{version['commit_id']}"
     return str(found["url"])

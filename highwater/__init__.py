@@ -1,1 +1,1 @@
-"""The package that pip installs: its subpackages are links to folders of the repository."""
+"""The package that highwater-kafka installs: its subpackages are links to folders of the repository."""

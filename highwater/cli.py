@@ -142,9 +142,9 @@ app = late_app(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from importlib import metadata  # here, as no other call needs it
+        from highwater.common import distribution  # here, as no other call needs it
 
-        typer.echo(f"highwater {metadata.version('highwater')}")
+        typer.echo(f"highwater {distribution.version()}")
         raise typer.Exit
 
 
@@ -176,14 +176,15 @@ def main() -> None:
             typer.echo(f"error: {message}", err=True)
         status = error.exit_code
     except ModuleNotFoundError as error:
+        from highwater.common.distribution import NAME  # here, as no other call needs it
+        from highwater.common.extras import how_to_install
+
         order = _EXTRAS_OF.get(sys.argv[1] if sys.argv[1:] else "", ("bench", "pipeline"))
         package = (error.name or "").partition(".")[0]
         extra = next((name for name in order if package in EXTRAS[name]), None)
-        if extra is None:
+        if extra is None and error.name != NAME:
             raise
         command = " ".join(("highwater", *sys.argv[1:2]))
-        from highwater.common.extras import how_to_install  # here, as no other call needs it
-
-        typer.echo(f"error: {command} needs {error.name}: {how_to_install(extra)}", err=True)
+        typer.echo(f"error: {command} needs {error.name}: {how_to_install(extra or '')}", err=True)
         status = 2
     sys.exit(status)

@@ -41,7 +41,7 @@ class NoCompiledBrokerError(Exception):
 def wheel_in(directory: Path) -> Path:
     """The compiled wheel for this Python. Raises NoCompiledBrokerError if there is none, or more than one."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    found = sorted(directory.glob(f"highwater-*-{python}-{python}-*.whl"))
+    found = sorted(directory.glob(f"highwater_kafka-*-{python}-{python}-*.whl"))
     if not found:
         raise NoCompiledBrokerError(f"{directory} has no compiled wheel for this Python: {_BUILD}")
     if len(found) > 1:

@@ -52,6 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # A monitor knows a cluster by its protocol, and plans moves as the command does.
     "monitor": ("admin", "common", "drawing", "kafka", "results"),
     FRONT_DOOR: (
+        "common.distribution",
         "common.extras",
         "common.late_commands",
         "common.plain_letters",

@@ -13,7 +13,7 @@ from tests import compiled
 from tests.compiled import NoCompiledBrokerError, check_sources, environment_of, lay_out, run, wheel_in
 
 _TAG: Final = f"cp{sys.version_info.major}{sys.version_info.minor}"
-_NAME: Final = f"highwater-0.2.0-{_TAG}-{_TAG}-linux_x86_64.whl"
+_NAME: Final = f"highwater_kafka-0.2.0-{_TAG}-{_TAG}-linux_x86_64.whl"
 _LIST: Final = """
 MODULES = ("highwater.broker.log",)
 def compiled_modules(): return {found}
@@ -48,7 +48,7 @@ def checkout_with(tmp_path: Path, *, is_compiled: bool) -> tuple[Path, Path]:
 
 
 def test_the_wheel_for_this_python_is_taken(tmp_path: Path) -> None:
-    for name in (_NAME, "highwater-0.2.0-cp27-cp27-linux_x86_64.whl", "highwater-0.2.0-py3-none-any.whl"):
+    for name in (_NAME, "highwater_kafka-0.2.0-cp27-cp27-linux_x86_64.whl", "highwater_kafka-0.2.0-py3-none-any.whl"):
         (tmp_path / name).touch()
     assert wheel_in(tmp_path) == tmp_path / _NAME
 
@@ -57,7 +57,10 @@ def test_the_wheel_for_this_python_is_taken(tmp_path: Path) -> None:
     ("names", "says"),
     [
         ((), "has no compiled wheel for this Python: make compiled builds it"),
-        ((_NAME, _NAME.replace("0.2", "0.1")), "has several compiled wheels, remove all but one: highwater-0.1.0-"),
+        (
+            (_NAME, _NAME.replace("0.2", "0.1")),
+            "has several compiled wheels, remove all but one: highwater_kafka-0.1.0-",
+        ),
     ],
 )
 def test_no_wheel_and_several_are_one_line(names: tuple[str, ...], says: str, tmp_path: Path) -> None:

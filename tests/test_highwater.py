@@ -6,8 +6,9 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib import metadata
 from pathlib import Path
+
+from highwater.common import distribution
 
 ROOT = Path(__file__).parent.parent
 
@@ -39,7 +40,7 @@ def test_the_version_is_printed() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "highwater", "--version"], capture_output=True, text=True, check=False, timeout=60
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"highwater {metadata.version('highwater')}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"highwater {distribution.version()}\n", "")
 
 
 def test_the_version_is_the_latest_of_the_change_log() -> None:

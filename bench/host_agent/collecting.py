@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -19,6 +18,7 @@ from highwater.bench.host.readings import Reading, memory_bytes, read_host
 from highwater.bench.host_agent.broker_metrics import NoMetricsError, read_metrics
 from highwater.bench.host_agent.log_directories import Owner, Residency, has_open, owner_of, process_of, residency_of
 from highwater.bench.host_agent.tuning_state import tuning_state
+from highwater.common import distribution
 from highwater.common.host_answer import BrokerProcess, Cpu, Disk, HostAnswer, LogDirectory, Memory, Network, Tuning
 from highwater.tuning.facts import Facts, collect
 
@@ -91,7 +91,7 @@ class HostReaderForAgent:
             at_ms=time.time_ns() // 1_000_000,
             monotonic_ms=round(reading.monotonic_s * 1000),
             kernel=os.uname().release,
-            version=metadata.version("highwater"),
+            version=distribution.version(),
             cpu=Cpu(os.cpu_count() or 1, reading.busy_cpu_s, reading.steal_cpu_s, reading.total_cpu_s),
             memory=_memory(),
             network=_network(reading),

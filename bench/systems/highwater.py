@@ -5,7 +5,6 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +15,7 @@ from highwater.bench.systems.running import StartedSystem, await_members
 from highwater.bench.systems.zookeeper import serving, start_zookeeper, zookeeper_command
 from highwater.bench.workload.client_properties import as_text
 from highwater.bench.workload.values import Scalar
-from highwater.common import child_process
+from highwater.common import child_process, distribution
 from highwater.common.errors import UsageError
 from highwater.common.ports import free_ports
 from highwater.common.units import plural
@@ -47,7 +46,7 @@ def start_highwater(
 
     Raises UsageError when `source` is no checkout, or the broker refuses its input.
     """
-    version, environment = metadata.version("highwater"), {}
+    version, environment = distribution.version(), {}
     if source is not None:
         version, environment = _version_of(source), {"PYTHONPATH": str(source)}
     command = [*child_process.HIGHWATER, "broker", "start"]

@@ -67,7 +67,7 @@ EXAMPLES = r"""
     root: /opt/highwater/broker
     state: installed
     name: 0.1.0-0123456789ab
-    wheels: [highwater-0.1.0-py3-none-any.whl, pip-25.3-py3-none-any.whl]
+    wheels: [highwater_kafka-0.1.0-py3-none-any.whl, pip-25.3-py3-none-any.whl]
 
 - name: Go back
   highwater_release:
@@ -227,7 +227,7 @@ def _install(releases: Releases, name: str, wheels: list[str], python: str) -> N
     paths = [str(releases.wheels / wheel) for wheel in wheels if wheel not in pips]
     _run([*pip, "install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir", *paths])
     _run([*pip, "check"])
-    if any(wheel.startswith("highwater-") and not wheel.endswith("-none-any.whl") for wheel in wheels):
+    if name.endswith(COMPILED):
         _require_machine_code(path)
     (path / WHEELS).write_text("".join(f"{wheel}\n" for wheel in wheels))
     (path / MARK).write_text(name)

@@ -119,9 +119,12 @@ why_not:
 ROOMS = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spark_loadgen", "tuning")
 """Rooms of the package `highwater` that stand at the top level; it links to each of them."""
 PACKAGE = "highwater"
+DISTRIBUTION = "highwater-kafka"
+OURS = f"{DISTRIBUTION.replace('-', '_')}-"
+"""The beginning of the file name of our wheel."""
 LOCKS = ("requirements/dev.txt", "requirements/jdk.txt", "requirements/tools.txt")
 """The SHA-256 of each file that may be fetched, as `make lock` writes them. The last has pip and what builds wheels."""
-AROUND = ("LICENSE", "README.md", "constraints.txt", "pyproject.toml", "setup.py", *LOCKS)
+AROUND = ("LICENSE", "README.md", "constraints.txt", "highwater_kafka.py", "pyproject.toml", "setup.py", *LOCKS)
 NOT_SOURCE = ("__pycache__", ".mypy_cache", ".ruff_cache")
 # Files in a wheel bear a time; this one is the earliest that a zip file can hold.
 SOURCE_DATE_EPOCH = "315532800"
@@ -189,7 +192,7 @@ def take_built(arguments: Mapping[str, Any], target: Target, *, only_look: bool)
 
 def take_ready(directory: Path, compiled: str, target: Target) -> dict[str, Any]:
     wheels = sorted(path.name for path in directory.glob("*.whl"))
-    ours = [name for name in wheels if name.startswith(f"{PACKAGE}-")]
+    ours = [name for name in wheels if name.startswith(OURS)]
     python = [name for name in ours if name.endswith("-none-any.whl")]
     fitting = [name for name in ours if name not in python and target.takes(name)]
     why_not = chosen(
@@ -386,7 +389,7 @@ def build_ours(source: Path, making: Path, tools: Tools, *, is_compiled: bool = 
     options = ("--no-build-isolation", "--no-deps", "--wheel-dir", str(wheels))
     # What the operator's shell has says nothing here.
     tools.pip("wheel", *options, str(tree), HIGHWATER_COMPILED="1" if is_compiled else "0")
-    return next(wheels.glob("highwater-*.whl"))
+    return next(wheels.glob(f"{OURS}*.whl"))
 
 
 def dependency_key(source: Path, extras: list[str], target: Target) -> str:
@@ -428,7 +431,7 @@ def needed(source: Path, making: Path, tools: Tools, only: tuple[str, ...], want
         canonical(each["metadata"]["name"]): str(each["metadata"]["version"])
         for each in json.loads(report.read_text("utf-8"))["install"]
     }
-    found.pop(PACKAGE, None)
+    found.pop(DISTRIBUTION, None)
     for name, version in found.items():
         if name not in pinned or pinned[name].version != version:
             raise WheelhouseError(f"requirements/ of the tree has no SHA-256 of {name} {version}; make lock adds it")

@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[2]
 
 def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: dict[str, object] | None) -> None:
     """As if Highwater were installed in site-packages, and pip had noted this of it."""
-    folder = tmp_path / "highwater-1.0.dist-info"
+    folder = tmp_path / "highwater_kafka-1.0.dist-info"
     folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: highwater\nVersion: 1.0\n")
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: highwater-kafka\nVersion: 1.0\n")
     if found is not None:
         (folder / "direct_url.json").write_text(json.dumps(found))
     monkeypatch.setattr(extras, "_CLONE", tmp_path)
@@ -38,7 +38,7 @@ def test_a_clone_is_named_as_it_is() -> None:
     ("found", "url"),
     [
         ({"url": "file:///a%20b/clone", "dir_info": {}}, "file:///a%20b/clone"),
-        ({"url": "file:///a/highwater-1.0.whl", "archive_info": {}}, "file:///a/highwater-1.0.whl"),
+        ({"url": "file:///a/highwater_kafka-1.0.whl", "archive_info": {}}, "file:///a/highwater_kafka-1.0.whl"),
         (
             {"url": "https://a.example/b.git", "vcs_info": {"vcs": "git", "commit_id": "0a"}},
             "git+https://a.example/b.git@0a",
@@ -49,12 +49,16 @@ def test_what_pip_has_installed_is_named(
     found: dict[str, object], url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted(monkeypatch, tmp_path, found)
-    assert shlex.split(extras.how_to_install("lake"))[-1] == f"highwater[lake] @ {url}"
+    assert shlex.split(extras.how_to_install("lake"))[-1] == f"highwater-kafka[lake] @ {url}"
 
 
-def test_without_a_note_a_clone_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_came_from_an_index_is_named_with_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noted(monkeypatch, tmp_path, None)
-    assert extras.how_to_install("lake").endswith(" -m pip install '.[lake]' in a clone of Highwater")
+    assert shlex.split(extras.how_to_install("lake"))[-1] == "highwater-kafka[lake]==1.0"
+
+
+def test_what_is_not_installed_needs_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted(monkeypatch, tmp_path, None)
     monkeypatch.setattr(metadata, "distribution", not_installed)
     assert extras.how_to_install("lake").endswith(" -m pip install '.[lake]' in a clone of Highwater")
 

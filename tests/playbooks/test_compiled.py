@@ -22,8 +22,8 @@ __all__ = ["host"]  # a fixture
 wheelhouse = load("library/highwater_wheelhouse.py")
 highwater_verify = load("library/highwater_verify.py")
 OWN = wheelhouse.Target.of_this_machine()
-COMPILED = f"highwater-0.1-cp311-cp311-linux_{OWN.machine}.whl"
-PYTHON = "highwater-0.1-py3-none-any.whl"
+COMPILED = f"highwater_kafka-0.1-cp311-cp311-linux_{OWN.machine}.whl"
+PYTHON = "highwater_kafka-0.1-py3-none-any.whl"
 
 
 def asked(compiled: str | bool, *, ready: Path | str = "", **other: str) -> dict[str, Any]:
@@ -177,8 +177,8 @@ def test_preflight_refuses_what_cannot_run_there(tmp_path: Path) -> None:
 def compiled_wheel(directory: Path, code: bytes) -> str:
     """As small as it can be: one hot module, beside what says which those are."""
     tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    name = f"highwater-0.1-{tag}-{tag}-linux_{OWN.machine}.whl"
-    info = "highwater-0.1.dist-info"
+    name = f"highwater_kafka-0.1-{tag}-{tag}-linux_{OWN.machine}.whl"
+    info = "highwater_kafka-0.1.dist-info"
     listed = (
         "from pathlib import Path\n"
         "def compiled_modules():\n"
@@ -192,7 +192,7 @@ def compiled_wheel(directory: Path, code: bytes) -> str:
         wheel.writestr("highwater/broker/log/segment.py", "")
         if code:
             wheel.writestr(f"highwater/broker/log/segment{wheelhouse.sysconfig.get_config_var('EXT_SUFFIX')}", code)
-        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: highwater\nVersion: 0.1\n")
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: highwater-kafka\nVersion: 0.1\n")
         tags = f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: {tag}-{tag}-linux_{OWN.machine}\n"
         wheel.writestr(f"{info}/WHEEL", tags)
         wheel.writestr(f"{info}/RECORD", "")

@@ -65,12 +65,12 @@ def ask(host: Path, state: str, name: str = "", *, check: bool = False, wheels: 
 
 
 def which(host: Path, link: str = "current") -> str:
-    command = [str(host / f"broker/{link}/bin/python"), "-c", "import highwater; print(highwater.WHICH)"]
+    command = [str(host / f"broker/{link}/bin/python"), "-c", "import highwater_kafka; print(highwater_kafka.WHICH)"]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout.strip()
 
 
 def install(host: Path, name: str) -> dict[str, Any]:
-    wheel = make_wheel(host / "wheels", "highwater", "0.1", name)
+    wheel = make_wheel(host / "wheels", "highwater_kafka", "0.1", name)
     return ask(host, "installed", name, wheels=(wheel,))
 
 
@@ -132,7 +132,7 @@ def test_a_release_that_some_process_was_started_from_stays(host: Path) -> None:
 
 @pytest.mark.slow
 def test_wheels_that_lack_something_are_no_release(host: Path) -> None:
-    wheel = make_wheel(host / "wheels", "highwater", "0.1", "x", "kio")
+    wheel = make_wheel(host / "wheels", "highwater_kafka", "0.1", "x", "kio")
     failed = ask(host, "installed", "one", wheels=(wheel,))
     assert "requires kio, which is not installed" in failed["msg"]
     assert not ask(host, "found", "one")["is_installed"]
@@ -229,7 +229,7 @@ def pin(tree: Path, lock: str, links: Path, *names: str) -> None:
 
 def fetch(tmp_path: Path, tree: Path) -> list[str]:
     """File names of what a release of the tree is made of, beside our own wheel."""
-    ours = tmp_path / "ours" / make_wheel(tmp_path / "ours", "highwater", "0.1", "x", "one")
+    ours = tmp_path / "ours" / make_wheel(tmp_path / "ours", "highwater_kafka", "0.1", "x", "one")
     fetched = tmp_path / "fetched"
     target = wheelhouse.Target(f"{sys.version_info.major}.{sys.version_info.minor}", platform.machine())
     wheelhouse.fetch_dependencies(ours, tree, fetched, [], target, OwnPip())
@@ -298,7 +298,7 @@ def test_a_directory_of_wheels_is_taken_as_it_is(tmp_path: Path) -> None:
         "ready": str(tmp_path),
     }
     assert "holds 0 wheels, 0 of them of highwater" in call("highwater_wheelhouse", **arguments)["msg"]
-    make_wheel(tmp_path, "highwater", "0.1", "x")
+    make_wheel(tmp_path, "highwater_kafka", "0.1", "x")
     make_wheel(tmp_path, "pip", "25", "x")
     answer = call("highwater_wheelhouse", **arguments)
     assert answer["name"].startswith("0.1-")

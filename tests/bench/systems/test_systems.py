@@ -188,7 +188,7 @@ def test_who_shares_a_directory_has_folders_of_its_own_in_it(tmp_path: Path) -> 
 
 
 def test_a_wheel_is_unpacked_to_run_its_broker(tmp_path: Path) -> None:
-    wheel = tmp_path / "highwater-0.2.0-py3-none-any.whl"
+    wheel = tmp_path / "highwater_kafka-0.2.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("highwater/broker/__init__.py", "")
     assert is_checkout(unpacked_wheel(wheel, tmp_path / "unpacked"))
@@ -203,7 +203,7 @@ def test_a_wheel_is_unpacked_to_run_its_broker(tmp_path: Path) -> None:
 
 
 def test_a_wheel_is_not_unpacked_over_another_one(tmp_path: Path) -> None:
-    wheel, place = tmp_path / "highwater-0.2.0-py3-none-any.whl", tmp_path / "unpacked"
+    wheel, place = tmp_path / "highwater_kafka-0.2.0-py3-none-any.whl", tmp_path / "unpacked"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("highwater/broker/__init__.py", "new")
     place.mkdir()

@@ -116,14 +116,14 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copytree(ROOT / "highwater", source / "highwater", symlinks=True, ignore=ignore_patterns("__pycache__"))
     for room in TOP_LEVEL:
         copytree(ROOT / room, source / room, ignore=ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    for name in ("highwater_kafka.py", "pyproject.toml", "setup.py", "README.md", "LICENSE"):
         copyfile(ROOT / name, source / name)
     options = ("--no-build-isolation", "--no-deps", "--wheel-dir", str(place))
     command = [sys.executable, "-m", "pip", "wheel", *options, "."]
     # Quick to build; what the compiler optimises are no questions of ours.
     built = run(command, source, HIGHWATER_COMPILED="1", HIGHWATER_COMPILED_OPTIMIZE="0")
     assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
-    (wheel,) = place.glob("highwater-*.whl")
+    (wheel,) = place.glob("highwater_kafka-*.whl")
     assert not wheel.name.endswith("-none-any.whl")
     lay_out(wheel, ROOT, installed)
     return installed
