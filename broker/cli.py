@@ -130,19 +130,16 @@ def start(
     import logging
     from contextlib import ExitStack
 
+    from highwater.broker.commands.ephemeral import FOR_TESTS, check_ready_fd, guarded_folder
     from highwater.common.command_errors import fail
     from highwater.common.errors import UsageError
 
     ending = ExitStack()
-    folder: Path | None = None
     try:
-        if ready_fd is not None or ephemeral:
-            from highwater.broker.commands.ephemeral import check_ready_fd, guarded_folder
-
-            # Before anything else is imported, which takes most of a start: the parent may end meanwhile.
-            if ready_fd is not None:
-                check_ready_fd(ready_fd)
-            folder = ending.enter_context(guarded_folder()) if ephemeral else None
+        if ready_fd is not None:
+            check_ready_fd(ready_fd)
+        # Before anything else is imported, which takes most of a start: the parent may end meanwhile.
+        folder = ending.enter_context(guarded_folder()) if ephemeral else None
     except UsageError as error:
         fail(error)
 
@@ -167,6 +164,7 @@ def start(
         if folder is not None:
             if twice := next((each for each in settings if each.name in ("log.dir", "log.dirs")), None):
                 raise ConfigError(f"{twice.place}: --ephemeral makes a log directory of its own: leave one of them out")
+            settings[:0] = [Setting("--ephemeral", name, text) for name, text in FOR_TESTS.items()]
             settings.append(Setting("--ephemeral", "log.dirs", str(folder / "log")))
             if port is None and (host is not None or all(each.name != "listeners" for each in settings)):
                 port = 0

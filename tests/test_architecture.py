@@ -30,7 +30,7 @@ FRONT_DOOR = "highwater/cli.py"
 LONGEST_SENTENCE = 100
 # These modules of `common` need typer and rich, which commands have.
 FOR_COMMANDS_ALONE = ("figure_table.py", "late_commands.py", "plain_values.py", "spark_session.py")
-WITHOUT_COMMANDS = ("admin", "common", "drawing", "kafka", "results")
+WITHOUT_COMMANDS = ("admin", "common", "drawing", "kafka", "results", "testing")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "common": (),
@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "admin": ("common", "kafka"),
     # Commands that run a cluster on this host ask it as the other commands of the group do.
     "broker": ("admin", "common", "kafka"),
+    "testing": ("broker", "common"),
     "tuning": ("common",),
     "drawing": ("common",),
     "results": ("common",),

@@ -16,6 +16,12 @@ from typing import Final, NoReturn
 
 from highwater.common.errors import UsageError, text_of
 
+FOR_TESTS: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+"""Defaults of a broker for a test, where a group has few members: with Kafka's, the first record takes it 3 s."""
 _STOP_WITHIN_MS: Final = 20_000
 _REMOVE_WITHIN_S: Final = 20.0
 _DESCRIPTORS: Final = 1 << 20
