@@ -47,7 +47,7 @@ app = late_app(
         "env": Late(f"{_VERBS}.env:app", "The environments of results: their facts, and the key computed from these."),
     },
     help="Measure a broker with load from Spark executors.\n\n"
-    "Exit codes: 0 all well; 2 bad input or set-up; 3 the system failed or lost data; 4 a measurement is not valid; "
+    "Exit codes: 0 all well; 2 usage error; 3 the system failed or lost data; 4 a measurement is not valid; "
     "5 environments are not comparable; 10 a regression; 11 inconclusive (with --strict); "
     "12 an objective was missed; "
     "130 interrupted; what was measured so far is saved.",

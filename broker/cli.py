@@ -91,7 +91,7 @@ def start(
         Path | None, typer.Option("--config", help="A server.properties file with Kafka's property names.")
     ] = None,
     properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="One property; may be repeated.")
+        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="Property to set; may be repeated.")
     ] = None,
     processes: Annotated[
         str | None,
@@ -121,11 +121,13 @@ def start(
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more.")] = False,
 ) -> None:
-    """Start a broker and run it until SIGTERM or SIGINT; another, a second later, stops it at once.
+    """Start a broker and run it until SIGTERM or SIGINT.
+
+    A second signal, at least one second later, stops it immediately.
 
     When it accepts connections it prints one line, "ready: listening on HOST:PORT (…)", on standard output. Its log
-    goes to standard error. Options win over --property, and that over --config. Exit codes: 0 stopped cleanly, 1 failed
-    while running, 2 could not start.
+    goes to standard error. Options override --property, which overrides --config.
+    Exit codes: 0 stopped cleanly, 1 failed while running, 2 could not start.
     """
     import logging
     from contextlib import ExitStack

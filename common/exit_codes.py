@@ -9,7 +9,7 @@ EXIT_OK: Final = 0
 EXIT_NO: Final = 1
 """The answer is no (something differs, does not fit, is not healthy), or the work failed or was refused."""
 EXIT_USAGE: Final = 2
-"""A mistake in the call, a file or the set-up; nothing was changed, and what was finished before is kept."""
+"""A usage error: a mistake in the call, a file or the set-up. Nothing was changed, and finished work is kept."""
 EXIT_DAMAGE: Final = 3
 """Records were lost or damaged, a broker under test failed, or a host was left changed in part."""
 EXIT_INVALID: Final = 4
@@ -17,7 +17,7 @@ EXIT_INVALID: Final = 4
 EXIT_ENVIRONMENT: Final = 5
 """The two results were not measured under the same conditions."""
 EXIT_STEP_FAILED: Final = 5
-"""A step, a broker or a sink of `highwater pipeline` failed. A restart goes on from what was committed.
+"""For `highwater pipeline`: a step, a broker or a sink failed. A restart continues from what was committed.
 
 The only number with two meanings: gates skip on the one, supervisors of pipelines retry on the other.
 """
@@ -28,6 +28,6 @@ EXIT_REGRESSION: Final = 10
 EXIT_INCONCLUSIVE: Final = 11
 """Undecided; only with --strict."""
 EXIT_OBJECTIVE: Final = 12
-"""Every trial is a measurement, and some usable one missed an objective (slo:)."""
+"""All trials are usable, but at least one missed an objective (slo:)."""
 EXIT_INTERRUPTED: Final = 130
 """Ctrl-C or SIGTERM; what was finished before is kept."""

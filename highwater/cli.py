@@ -11,6 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 from highwater.common.late_commands import Late, late_app
+from highwater.common.plain_help import show_plain_help
 from highwater.common.plain_letters import show_all
 from highwater.common.plain_values import read_plain_values
 
@@ -59,7 +60,7 @@ ROOMS: Final = {
             ),
             "telemetry": Late(
                 f"{_STUDIES}.telemetry:app",
-                "Show live what a running load measures: tasks of bench run --telemetry publish to a control broker.",
+                "Show live figures of a running load: tasks of bench run --telemetry publish to a control broker.",
             ),
         },
     ),
@@ -70,13 +71,15 @@ ROOMS: Final = {
             "dlq": Late(f"{_MESSAGING}.dlq:app", "Dead letters: list, show, replay exactly once, drop."),
             "retry": Late(
                 f"{_MESSAGING}.waiting:retry",
-                "Retried records: what waits or is parked; the mover.",
+                "List retried records that wait or are parked, and run the mover that delivers them.",
             ),
-            "delay": Late(f"{_MESSAGING}.waiting:delay", "Delayed records: what waits in the levels; the mover."),
+            "delay": Late(
+                f"{_MESSAGING}.waiting:delay", "List delayed records that wait, and run the mover that delivers them."
+            ),
             "trace": Late(
                 f"{_MESSAGING}.trace:trace",
-                "Print the way of one record: retries, delays, dead letters and replays that hw-origin or "
-                "traceparent connect.",
+                "Trace one record through retries, delays, dead letters and replays (linked by hw-origin or "
+                "traceparent).",
             ),
         },
     ),
@@ -88,7 +91,7 @@ ROOMS: Final = {
     "pipeline": Late("highwater.pipeline.cli:app", "Streams over topics, on Spark."),
     "plan": Late(
         f"{_STUDIES}.capacity:plan",
-        "Say how many brokers a load needs, from what a benchmark measured on such a host.",
+        "Say how many brokers a load needs, from a benchmark on a host of the same kind.",
     ),
     "report": Late(
         "highwater.reports.cli:report",
@@ -135,7 +138,7 @@ _EXTRAS_OF: Final = {
 app = late_app(
     ROOMS,
     name="highwater",
-    help="Benchmark and tune hosts for Kafka-protocol log brokers.",
+    help="Benchmark, run and monitor Kafka-compatible brokers, and tune their hosts.",
     pretty_exceptions_enable=False,
 )
 
@@ -164,6 +167,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         show_all(stream)
     read_plain_values()
+    show_plain_help()
     # kio imports hypothesis where it is installed, as developers have it: a fifth of a second of each broker of a test.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     try:

@@ -25,15 +25,18 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="See what a cluster does, what it did, and what is wrong.\n\n"
-    "Exit codes: 0 done; 1 the cluster has an error (top --once); 2 bad input or set-up; 130 interrupted.",
+    "Exit codes: 0 done; 1 the cluster has an error (top --once); 2 usage error; 130 interrupted.",
 )
-user_app = typer.Typer(no_args_is_help=True, help="Who may log in to the pages.")
+user_app = typer.Typer(no_args_is_help=True, help="Manage the users who may log in to the pages.")
 app.add_typer(user_app, name="user")
 
 Bootstrap = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Brokers to ask first; one that answers is enough."
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT,...",
+        help="Brokers to connect to first; one that answers is enough.",
     ),
 ]
 CommandConfig = Annotated[
@@ -71,14 +74,16 @@ def serve(
     data: Data = None,
     zookeeper: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT,...[/CHROOT]", help="ZooKeeper of the cluster, as its zookeeper.connect."),
+        typer.Option(
+            metavar="HOST:PORT,...[/CHROOT]", help="ZooKeeper of the cluster, written as in zookeeper.connect."
+        ),
     ] = None,
     zookeeper_config: Annotated[
         Path | None,
         typer.Option(
             "--zookeeper-config",
             metavar="FILE",
-            help="TLS and login to ZooKeeper: zookeeper.ssl.* and more of brokers.",
+            help="TLS and login for ZooKeeper; takes the brokers' zookeeper.ssl.* and related properties.",
         ),
     ] = None,
     actions: Annotated[
@@ -137,7 +142,7 @@ def top(
 
 @app.command()
 def demo(
-    brokers: Annotated[int, typer.Option(min=1, max=5, help="How many.")] = 3,
+    brokers: Annotated[int, typer.Option(min=1, max=5, help="Number of brokers.")] = 3,
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the pages; port 0 takes a free one.")] = (
         "127.0.0.1:9644"
     ),
@@ -152,14 +157,14 @@ def demo(
 
 @app.command("export")
 def export(
-    parquet: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write a Parquet file for each table.")],
+    parquet: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for one Parquet file of each table.")],
     bootstrap: Bootstrap = None,
     config: ConfigFile = None,
     data: Data = None,
 ) -> None:
     """Write the history as files that others can read, while the monitor runs or not.
 
-    Name the history as for `serve`: by the cluster (-b), the file (-c) or the folder (--data).
+    Select the history as in `serve`: with -b, -c or --data.
     """
     with _reporting():
         from highwater.common.units import count_text
@@ -184,7 +189,7 @@ def attach(
 ) -> None:
     """Copy what the history has of a bench run's time into the run's result directory, for its report.
 
-    Name the history as for `serve`: by the cluster (-b), the file (-c) or the folder (--data). The monitor may run
+    Select the history as in `serve`: with -b, -c or --data. The monitor may run
     meanwhile.
     """
     with _reporting():
@@ -209,9 +214,7 @@ def attach(
 @app.command("load-file")
 def load_file(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The load file to write; it must not exist.")],
-    days: Annotated[
-        float, typer.Option(min=1, max=730, help="How much of the history to use, back from its end.")
-    ] = 14.0,
+    days: Annotated[float, typer.Option(min=1, max=730, help="Days of the history to use, back from its end.")] = 14.0,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
     config: ConfigFile = None,
@@ -219,8 +222,8 @@ def load_file(
 ) -> None:
     """Write a load file for `highwater plan` from the history: what the cluster carries, and how that grows.
 
-    Name the history as for `serve`: by the cluster (-b), the file (-c) or the folder (--data). With -b or -c the
-    cluster is also asked for the settings of its topics. What nobody knows is marked in the file.
+    Select the history as in `serve`: with -b, -c or --data. With -b or -c the
+    cluster is also asked for the settings of its topics. Values that are not known are marked in the file.
     """
     with _reporting():
         from highwater.monitor.config import with_options
@@ -232,7 +235,7 @@ def load_file(
 
 # -- Users -------------------------------------------------------------------------------------------------------------
 
-Name = Annotated[str, typer.Argument(metavar="NAME")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.")]
 
 
 @user_app.command("add")
@@ -247,7 +250,7 @@ def add_user(
     config: ConfigFile = None,
     data: Data = None,
 ) -> None:
-    """Add a user who may log in. Name the monitor as for `serve`: by -b, -c or --data."""
+    """Add a user who may log in. Select the monitor as in `serve`: with -b, -c or --data."""
     with _reporting(), _users(bootstrap, config, data) as users:
         from highwater.common.nearest import did_you_mean
         from highwater.monitor.users import Role
@@ -262,7 +265,7 @@ def add_user(
 
 @user_app.command("list")
 def list_users(bootstrap: Bootstrap = None, config: ConfigFile = None, data: Data = None) -> None:
-    """Print who may log in."""
+    """List the users who may log in."""
     with _reporting(), _users(bootstrap, config, data) as users:
         found = users.users()
         for each in found:

@@ -16,7 +16,8 @@ app = late_app(
         ),
         "drill": Late(
             f"{_ROOM}.drill.command:run_drill",
-            "Prove that a pipeline is exactly once: kill its parts at named places, and count every record at its end.",
+            "Check that a pipeline delivers exactly once: kill its parts at named crash points, then count every "
+            "record.",
         ),
         "environment": Late(
             f"{_ROOM}.environment.command:environment",
@@ -25,6 +26,6 @@ app = late_app(
     },
     pretty_exceptions_enable=False,
     help="Streams over topics, on Spark.\n\n"
-    "Exit codes: 0 done; 2 bad input or set-up; 3 records to be read are gone; 5 failed; 130 interrupted. "
-    "Of a drill also: 4 not proven; 10 records were lost or are there twice.",
+    "Exit codes: 0 done; 2 usage error; 3 records to be read are gone; 5 failed; 130 interrupted. "
+    "For a drill also: 4 not proven; 10 records were lost or duplicated.",
 )

@@ -37,7 +37,7 @@ def report(
         ),
     ],
     head: Annotated[
-        Path | None, typer.Argument(metavar="[HEAD]", help="A second result directory: compare HEAD with DIR.")
+        Path | None, typer.Argument(metavar="HEAD", help="A second result directory: compare HEAD with DIR.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -52,12 +52,16 @@ def report(
             "--most", metavar="N", min=2000, help="Largest number of characters of Markdown; GitHub allows 65536."
         ),
     ] = None,
-    x: Annotated[str, typer.Option(metavar="FACTOR", help="The chart by factor: the factor along x.")] = "",
-    colour: Annotated[str, typer.Option(metavar="FACTOR", help="The chart by factor: one colour per value.")] = "",
-    columns: Annotated[str, typer.Option(metavar="FACTOR", help="The chart by factor: one column per value.")] = "",
-    rows: Annotated[str, typer.Option(metavar="FACTOR", help="The chart by factor: one row per value.")] = "",
+    x: Annotated[str, typer.Option(metavar="FACTOR", help="Factor on the x axis of the by-factor chart.")] = "",
+    colour: Annotated[str, typer.Option(metavar="FACTOR", help="Factor shown by colour in the by-factor chart.")] = "",
+    columns: Annotated[
+        str, typer.Option(metavar="FACTOR", help="Factor with one column per value in the by-factor chart.")
+    ] = "",
+    rows: Annotated[
+        str, typer.Option(metavar="FACTOR", help="Factor with one row per value in the by-factor chart.")
+    ] = "",
     watch: Annotated[
-        bool, typer.Option("--watch", help="Rewrite the page every minute while the run goes on; browsers reload it.")
+        bool, typer.Option("--watch", help="Rewrite the page every minute until the run ends; browsers reload it.")
     ] = False,
 ) -> None:
     """Write the report of a result directory as one HTML file that works from disk, and print its path.
@@ -183,7 +187,7 @@ def history_report(
     ),
     lake: Annotated[
         Path | None,
-        typer.Option("--lake", metavar="DIR", help="Take the runs from this lake, in the place of a history."),
+        typer.Option("--lake", metavar="DIR", help="Take the runs from this lake instead of a history."),
     ] = None,
     out: Annotated[
         Path | None,

@@ -37,7 +37,7 @@ def page() -> str:
         f"| [`highwater {name}`](#highwater-{name}) | {_cell(_paragraphs(each)[0])} |" for name, each in found.items()
     ]
     lines += ["", "## Exit codes", "", "| code | meaning |", "|---|---|"]
-    lines += [f"| {code} | {_cell(meaning)} |" for code, meaning in _exit_codes()]
+    lines += [f"| {code} | {_cell(' '.join(meanings))} |" for code, meanings in _exit_codes().items()]
     for name, command in found.items():
         lines += _of_command(command, typer.Context(command, info_name=name, parent=context), "##")
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
@@ -64,15 +64,15 @@ def _row(parameter: Any, context: typer.Context) -> str:
     if parameter.min is not None or parameter.max is not None:
         bounds = (("at least", parameter.min), ("at most", parameter.max))
         says.append(f"({', '.join(f'{word} {bound}' for word, bound in bounds if bound is not None)})")
-    if parameter.param_type_name == "option" and parameter.multiple and "may be repeated" not in says[0]:
-        says.append("May be repeated.")
+    assert not getattr(parameter, "multiple", False) or "may be repeated" in says[0], (
+        f"{parameter.opts} may be repeated"
+    )
     return f"| {_cell(_names(parameter, context))} | {_cell(_default(parameter))} | {_cell(_plain(' '.join(says)))} |"
 
 
 def _names(parameter: Any, context: typer.Context) -> str:
     if parameter.param_type_name == "argument":
         name = parameter.metavar or parameter.name.upper()
-        name = name[1:-1] if name.startswith("[") else name
         name += "…" if parameter.nargs == -1 and not name.endswith(("…", "...")) else ""
         return f"`{name}`" if parameter.required else f"`[{name}]`"
     names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
@@ -104,13 +104,15 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("|", r"\|").split())
 
 
-def _exit_codes() -> Iterator[tuple[int, str]]:
-    """Each code with the first paragraph below it, as the code appears in the file."""
+def _exit_codes() -> dict[int, list[str]]:
+    """Return each code with the first paragraph of each of its meanings, in the order of the file."""
     text = (ROOT / "common/exit_codes.py").read_text("utf-8")
+    meanings: dict[int, list[str]] = {}
     for code, meaning in re.findall(
         r'^EXIT_\w+: Final = (\d+)\n"""(.*?)(?:\n\n.*?)?"""$', text, re.MULTILINE | re.DOTALL
     ):
-        yield int(code), meaning
+        meanings.setdefault(int(code), []).append(meaning)
+    return meanings
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ PACKAGE = "highwater"
 FRONT_DOOR = "highwater/cli.py"
 LONGEST_SENTENCE = 100
 # These modules of `common` need typer and rich, which commands have.
-FOR_COMMANDS_ALONE = ("figure_table.py", "late_commands.py", "plain_values.py", "spark_session.py")
+FOR_COMMANDS_ALONE = ("figure_table.py", "late_commands.py", "plain_help.py", "plain_values.py", "spark_session.py")
 WITHOUT_COMMANDS = ("admin", "common", "drawing", "kafka", "results", "testing")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -56,6 +56,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "common.distribution",
         "common.extras",
         "common.late_commands",
+        "common.plain_help",
         "common.plain_letters",
         "common.plain_values",
         *(f"{room}.cli" for room in ROOMS if room not in WITHOUT_COMMANDS),

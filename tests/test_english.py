@@ -1,4 +1,4 @@
-"""Tests that docstrings and comments are plain English (docs/contributing.md, "Words").
+"""Tests that docstrings, comments and help texts are plain English (docs/contributing.md, "Words").
 
 `python -m tests.test_english ROOM` lists what breaks a rule in a room.
 """
@@ -23,6 +23,11 @@ PLACES: Final = {**{room: place_of(room) for room in rooms()}, "playbooks": ROOT
 _PREPOSITIONS: Final = frozenset(("Of", "By", "In", "From", "With", "As", "At"))
 _TELL: Final = re.compile(r"\b(?:tell|tells|telling|told)\b", re.IGNORECASE)
 _QUOTED: Final = re.compile(r'"[^"]*"|`[^`]*`')
+_FRAGMENT: Final = re.compile(r"(?:Of|By|In|From|As|At|Where|Who|What|Instead)\b|With (?!--)")
+_ODD: Final = re.compile(
+    r"\bgo(?:es)? on\b|(?<!there )(?<!answer )\b(?:is|are) no\b|in the place of|\d a mistake|wrong us|bad input",
+    re.IGNORECASE,
+)
 
 
 @cache
@@ -72,6 +77,27 @@ def test_docstrings_have_a_subject(room: str) -> None:
 @pytest.mark.parametrize("room", PLACES)
 def test_no_program_tells(room: str) -> None:
     assert telling(room) == []
+
+
+def texts_of_options() -> list[tuple[str, str]]:
+    """Return each option and argument with its help text, without the bounds of its value."""
+    page = (ROOT / "docs/commands.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`.*) \| .* \| (.*) \|$", page, re.MULTILINE)
+    return [(name, re.sub(r"\(at (?:least|most) .*\)$", "", text)) for name, text in rows]
+
+
+def test_every_option_and_argument_is_explained() -> None:
+    assert len(texts_of_options()) > 500
+    assert [name for name, text in texts_of_options() if len(text.split()) < 2] == []
+
+
+def test_help_texts_do_not_complete_the_name_of_their_option() -> None:
+    assert [row for row in texts_of_options() if _FRAGMENT.match(row[1])] == []
+
+
+def test_the_reference_of_commands_has_usual_phrases() -> None:
+    lines = (ROOT / "docs/commands.md").read_text("utf-8").splitlines()
+    assert [line for line in lines if _ODD.search(line)] == []
 
 
 if __name__ == "__main__":

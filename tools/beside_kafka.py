@@ -83,7 +83,7 @@ def compare(
 ) -> None:
     """Measure Highwater's broker beside Apache Kafka on this host.
 
-    Exit codes: 0 all measured, whatever came out; 2 bad input or set-up; 3 a trial failed or is invalid.
+    Exit codes: 0 all measured, whatever came out; 2 usage error; 3 a trial failed or is invalid.
     """
     with one_line_errors():
         if list_only:

@@ -33,13 +33,13 @@ def advise(
     file: Annotated[Path, typer.Argument(metavar="QUESTION", help="Question file (YAML, schema bench.question/1).")],
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for the results; new or empty.")] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Continue an interrupted advice of QUESTION.")
+        Path | None, typer.Option(metavar="DIR", help="Resume an interrupted `advise` run for QUESTION.")
     ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show what would be measured and the duration; start nothing.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit status 11 if nothing was found that is certainly better.")
+        bool, typer.Option("--strict", help="Exit with 11 instead of 0 when nothing is surely better.")
     ] = False,
     launcher: Launcher = LauncherKind.PROCESS,
     master: SparkMaster = None,
@@ -53,7 +53,7 @@ def advise(
     The answer, with intervals, is beside the settings in use and the defaults; "nothing is surely better" is an answer.
     A setting that weakens durability is touched only if the question accepts the loss.
 
-    Exit codes: 0 an answer; 2 a mistake in the call, the question or the set-up; 4 no trial of a candidate can be
+    Exit codes: 0 an answer; 2 usage error; 4 no trial of a candidate can be
     used; 5 another host than the one the advice was begun on; 11 nothing is surely better (with --strict); 130
     interrupted.
     """

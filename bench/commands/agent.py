@@ -19,23 +19,27 @@ from highwater.common.exit_codes import EXIT_USAGE
 def agent(
     log_dir: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="Log directory of a broker on this host; repeatable."),
+        typer.Option(metavar="DIR", help="Log directory of a broker on this host; may be repeated."),
     ] = None,
     broker_metrics: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[DIR=]URL",
-            help="The broker's page of metrics, such as http://127.0.0.1:9404/metrics; repeatable, with one of the "
+            help="The broker's metrics page, such as http://127.0.0.1:9404/metrics; may be repeated, with one of the "
             "broker's log directories if there are several brokers.",
         ),
     ] = None,
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Port 0 takes a free one.")] = DEFAULT_LISTEN,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")
+    ] = DEFAULT_LISTEN,
     token_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help=f"Clients must send this token; or {TOKEN_VARIABLE} in the environment."),
+        typer.Option(metavar="FILE", help=f"File with the token that clients must send; or set {TOKEN_VARIABLE}."),
     ] = None,
-    tls_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="PEM, with its chain.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="PEM.")] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Certificate in PEM format, with its chain.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Private key in PEM format.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Print the answer as JSON and exit.")] = False,
 ) -> None:
     """Serve the state of this host to a monitor: CPU, memory, page cache, write-back, disks, brokers, tuning and drift.
@@ -43,7 +47,7 @@ def agent(
     JSON is at /host, Prometheus' format at /metrics. The agent changes nothing. On an address that other hosts can
     reach it needs a token and TLS. Run it as root, or it cannot see what brokers of other users read from disks.
 
-    Exit codes: 0 ended by a signal; 2 a mistake in the call.
+    Exit codes: 0 ended by a signal; 2 usage error.
     """
     with errors_in_one_line(
         {UsageError: EXIT_USAGE, OSError: EXIT_USAGE},

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def calibrate(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[WORKLOAD]", help="Workload whose load, storage and noise to calibrate.")
+        Path | None, typer.Argument(metavar="WORKLOAD", help="Workload whose load, storage and noise to calibrate.")
     ] = None,
     *,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Directory for calibration.json; new or empty.")],

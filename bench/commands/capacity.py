@@ -14,9 +14,7 @@ def plan(
     load: Annotated[Path, typer.Argument(metavar="LOAD", help="Load file (YAML, schema capacity.load/1).")],
     ceilings: Annotated[
         list[Path],
-        typer.Option(
-            "--ceilings", metavar="DIR", help="Result directory of workloads/ceilings.yaml; may be given several times."
-        ),
+        typer.Option("--ceilings", metavar="DIR", help="Result directory of workloads/ceilings.yaml; may be repeated."),
     ],
     brokers: Annotated[
         int | None,
@@ -37,12 +35,12 @@ def plan(
     ] = None,
     storage: StorageOption = None,
 ) -> None:
-    """Say how many brokers a load needs, from what a benchmark measured on such a host.
+    """Say how many brokers a load needs, from a benchmark on a host of the same kind.
 
     The answer comes first, with its interval and what limits it. Below it: what the worst broker needs of each
     resource, partitions, disks, what would change the answer, and what is not known with the command that finds it out.
 
-    Exit codes: 0 the load fits; 1 it does not; 2 a mistake in the call or a file, or a ceiling that nobody measured.
+    Exit codes: 0 the load fits; 1 it does not; 2 usage error, or a ceiling that nobody measured.
     """
     with one_line_errors():
         from datetime import UTC, datetime

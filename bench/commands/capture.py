@@ -65,46 +65,64 @@ def capture(
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The new directory of the trace.")],
     bootstrap_servers: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT,…", help="The cluster of the topic; without it SOURCE is on disk.")
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT,…", help="Brokers of the topic's cluster; without this option SOURCE is on disk."
+        ),
     ] = None,
     command_config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TLS and SASL properties of a client of the cluster.")
     ] = None,
     topic: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The topic, in log directories that have several.")
+        str | None, typer.Option(metavar="NAME", help="Topic to capture, if the log directories have several.")
     ] = None,
     start: Annotated[
-        str | None, typer.Option("--from", metavar="WHEN", help="A time (2026-11-27T14:00, UTC) or an age (2h).")
+        str | None,
+        typer.Option(
+            "--from", metavar="WHEN", help="Start of the capture: a time (2026-11-27T14:00, UTC) or an age (2h)."
+        ),
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", metavar="WHEN", help="As --from; the default is now.")] = None,
+    end: Annotated[
+        str | None,
+        typer.Option("--to", metavar="WHEN", help="End of the capture, written as for --from; default: now."),
+    ] = None,
     offsets: Annotated[
-        str | None, typer.Option(metavar="A:B", help="Offsets of each partition, from A up to B, without B.")
+        str | None, typer.Option(metavar="A:B", help="Capture offsets A to B of each partition, without B itself.")
     ] = None,
     duration: Annotated[
-        str | None, typer.Option("--for", metavar="DURATION", help="Live: what is written from now on, for so long.")
+        str | None,
+        typer.Option("--for", metavar="DURATION", help="Capture live what is written from now on, for this time."),
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="From what this group has committed on; with --for, its pace as well."),
+        typer.Option(
+            metavar="NAME", help="Start at the offsets that this group committed; with --for, also record its pace."
+        ),
     ] = None,
     level: Annotated[
-        int, typer.Option(min=0, max=1, help="0: headers of batches alone; 1: sizes, keys and headers of records too.")
+        int,
+        typer.Option(
+            min=0, max=1, help="Detail. 0: only headers of batches; 1: also sizes, keys and headers of records."
+        ),
     ] = 1,
     read_rate: Annotated[
         str | None,
-        typer.Option(metavar="SIZE/s", help=f"Read at most so fast: {_DEFAULT_RATE} from a cluster, no limit on disk."),
+        typer.Option(
+            metavar="SIZE/s", help=f"Highest read rate; default: {_DEFAULT_RATE} from a cluster, no limit on disk."
+        ),
     ] = None,
     name: Annotated[
         str, typer.Option(metavar="NAME", help="Name of the workload; the topic's is not stored.")
     ] = "captured",
     engine: Annotated[
-        Engine, typer.Option(help="What reads: this process alone, or tasks on Spark, for a large topic.")
+        Engine, typer.Option(help="Read in this process, or in tasks on Spark (for a large topic).")
     ] = "local",
     master: Annotated[
         str | None, typer.Option(metavar="URL", help="Spark master; default: local[2].", callback=checked_master)
     ] = None,
     conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark.")
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark; may be repeated."),
     ] = None,
 ) -> None:
     """Write a trace of a load: arrivals, batches, sizes, popularity of keys, compressibility, partitions.
@@ -327,8 +345,8 @@ def _write(out: Path, statistics: Statistics, pace: GroupPace | None, name: str,
 def compare(
     before: Annotated[Path, typer.Argument(metavar="TRACE_A", help="The trace that was replayed.")],
     after: Annotated[Path, typer.Argument(metavar="TRACE_B", help="A trace of the replay.")],
-    speed: Annotated[float, typer.Option(min=0.0001, help="B replayed A so many times as fast.")] = 1.0,
-    share: Annotated[float, typer.Option(min=0.000001, help="B replayed this share of the records of A.")] = 1.0,
+    speed: Annotated[float, typer.Option(min=0.0001, help="How many times faster than A the replay B ran.")] = 1.0,
+    share: Annotated[float, typer.Option(min=0.000001, help="Share of A's records that the replay B sent.")] = 1.0,
     as_json: AsJson = False,
 ) -> None:
     """Print the distances between two traces. Exit status 0 if all are within their bounds, 1 if one is not."""

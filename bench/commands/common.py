@@ -24,20 +24,22 @@ Trials = Annotated[int | None, typer.Option(min=1, max=1000, help="Trials of eac
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed for order and payload; overrides the file.")]
 StorageOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=PATH", help="A storage target; used unless the matrix chooses another one."),
+    typer.Option(
+        metavar="NAME=PATH", help="Storage target, used unless the matrix chooses another one; may be repeated."
+    ),
 ]
 CalibrationFile = Annotated[
     Path | None, typer.Option("--calibration", metavar="FILE", help="Output of bench calibrate on this host.")
 ]
-Launcher = Annotated[LauncherKind, typer.Option(help="What starts the load: Spark, or plain processes.")]
+Launcher = Annotated[LauncherKind, typer.Option(help="Start the load with Spark, or with plain processes.")]
 SparkMaster = Annotated[
     str | None, typer.Option(metavar="URL", help="Spark master; default: local[*].", callback=checked_master)
 ]
 EngineMaster = Annotated[
     str, typer.Option("--master", metavar="URL", help="Spark master, for --engine spark.", callback=checked_master)
 ]
-SparkConf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table: the outcome in one line.")]
+SparkConf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration; may be repeated.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the outcome, in one line.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
 

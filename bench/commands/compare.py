@@ -26,11 +26,11 @@ def compare(
     base: Annotated[str, _Side],
     head: Annotated[str, _Side],
     metric: Annotated[
-        list[str] | None, typer.Option("--metric", metavar="NAME", help="Only this metric; may be given several times.")
+        list[str] | None, typer.Option("--metric", metavar="NAME", help="Compare only this metric; may be repeated.")
     ] = None,
     lake: Annotated[
         Path | None,
-        typer.Option("--lake", metavar="DIR", help="The two are ids of runs in this lake, or parts of ids."),
+        typer.Option("--lake", metavar="DIR", help="Read BASE and HEAD as run ids (or parts of ids) in this lake."),
     ] = None,
     allow_env_diff: Annotated[
         bool, typer.Option("--allow-env-diff", help="Compare although the two environments differ.")

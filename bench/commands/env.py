@@ -26,7 +26,7 @@ _Storage = typer.Option("--storage", metavar="DIR", help="Directory of the broke
 @app.command()
 def show(
     directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="A result directory; default: this host.")
+        Path | None, typer.Argument(metavar="DIR", help="A result directory; default: this host.")
     ] = None,
     storage: Annotated[Path | None, _Storage] = None,
     as_json: AsJson = False,
@@ -49,7 +49,7 @@ def show(
 @app.command()
 def diff(
     base: Annotated[Path, typer.Argument(metavar="DIR", help="A result directory.")],
-    head: Annotated[Path, typer.Argument(metavar="DIR", help="Another one.")],
+    head: Annotated[Path, typer.Argument(metavar="DIR", help="Result directory to compare with it.")],
     as_json: AsJson = False,
 ) -> None:
     """Show the differences between two environments. Exit code 5 when the results are not comparable."""

@@ -57,7 +57,9 @@ def gate(
     allow_env_diff: Annotated[
         bool, typer.Option("--allow-env-diff", help="Compare result directories although their environments differ.")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Inconclusive is exit code 11 instead of 0.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 11 instead of 0 when the result is inconclusive.")
+    ] = False,
     calibration: CalibrationFile = None,
     annotations: Annotated[
         Annotations, typer.Option(help="Print annotations for this CI system; auto: detect the CI system.")
@@ -68,7 +70,7 @@ def gate(
 ) -> None:
     """Decide whether HEAD is slower than BASE: interleaved pairs on one host, and a confirmation before it fails.
 
-    Exit codes: 0 passes; 3 HEAD failed or lost data; 4 too few valid pairs; 5 environments not comparable;
+    Exit codes: 0 passes; 3 HEAD failed or lost data; 4 too few valid pairs; 5 environments are not comparable;
     10 a regression; 11 inconclusive (with --strict).
     """
     with one_line_errors(), tempfile.TemporaryDirectory(prefix="highwater-gate-") as scratch:

@@ -28,7 +28,7 @@ _History = Annotated[Path, typer.Option("--history", metavar="DIR", help="The di
 _Workload = Annotated[str | None, typer.Option(metavar="NAME", help="The series of this workload.")]
 _Environment = Annotated[str | None, typer.Option(metavar="KEY", help="The series of this environment key or prefix.")]
 _Lake = Annotated[
-    Path | None, typer.Option("--lake", metavar="DIR", help="Take the runs from this lake, in the place of a history.")
+    Path | None, typer.Option("--lake", metavar="DIR", help="Take the runs from this lake instead of a history.")
 ]
 _DEFAULT_HISTORY = Path("history")
 
@@ -102,7 +102,7 @@ def changes(
     workload: _Workload = None,
     environment: _Environment = None,
     metric: Annotated[
-        list[str] | None, typer.Option("--metric", metavar="NAME", help="Only this metric; repeatable.")
+        list[str] | None, typer.Option("--metric", metavar="NAME", help="Show only this metric; may be repeated.")
     ] = None,
     policy: Annotated[
         Path | None,
@@ -118,7 +118,7 @@ def changes(
 ) -> None:
     """Find change points with Apache Otava (p 0.001) that are larger than the policy's floor and the A/A noise.
 
-    With too few runs to have a change point, it says so and installs nothing. Exit code 10 when a change for the worse
+    With too few runs to detect a change, it says so and installs nothing. Exit code 10 when a change for the worse
     is not acknowledged.
     """
     with one_line_errors():
@@ -155,7 +155,7 @@ def ack(
     place: Annotated[
         str, typer.Argument(metavar="COMMIT|TIME", help="First run after the change; a unique prefix is enough.")
     ],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why the change is accepted.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason for accepting the change.")],
     history: _History = _DEFAULT_HISTORY,
     lake: _Lake = None,
     workload: _Workload = None,

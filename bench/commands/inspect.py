@@ -31,7 +31,7 @@ def verify(
 ) -> None:
     """Check digests and schemas of a result directory; recompute percentiles, counts, verdicts and analysis.
 
-    Exit code 4 when something does not match or is damaged; what is there is checked all the same.
+    Exit code 4 when something does not match or is damaged; everything else is still checked.
     """
     with one_line_errors():
         from highwater.bench.verify import disagreements, not_judged_again, opened

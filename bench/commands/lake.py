@@ -117,7 +117,7 @@ def _added_text(found: list[Addition]) -> str:
 
 @app.command()
 def compact(lake: Lake = DEFAULT_LAKE) -> None:
-    """Merge the files of each month, so that questions open a few files in the place of thousands."""
+    """Merge the files of each month, so that questions open a few files instead of thousands."""
     with lake_errors():
         from highwater.bench.lake.compacting import compact as compacted
         from highwater.bench.lake.manifest import Manifest
@@ -169,23 +169,26 @@ def verify(lake: Lake = DEFAULT_LAKE) -> None:
 @app.command()
 def query(
     question: Annotated[
-        str | None, typer.Argument(metavar="[QUESTION]", help="Q1 … Q12, or its name; --list shows them.")
+        str | None, typer.Argument(metavar="QUESTION", help="Q1 … Q12, or its name; --list shows them.")
     ] = None,
     lake: Lake = DEFAULT_LAKE,
     parameters: Annotated[
-        list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the question; repeatable.")
+        list[str] | None,
+        typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the question; may be repeated."),
     ] = None,
     sql: Annotated[
-        str | None, typer.Option("--sql", metavar="FILE|-", help="Answer the SELECT in this file in the place of one.")
+        str | None,
+        typer.Option("--sql", metavar="FILE|-", help="Run the SELECT in this file instead of a predefined question."),
     ] = None,
     list_: Annotated[
         bool, typer.Option("--list", help="Show the questions, their parameters, and the tables.")
     ] = False,
-    format_: Annotated[Format, typer.Option("--format", help="How the rows are printed.")] = Format.TABLE,
+    format_: Annotated[Format, typer.Option("--format", help="Format of the rows.")] = Format.TABLE,
     engine: Annotated[EngineKind, typer.Option(help="DuckDB in this process, or Spark.")] = EngineKind.LOCAL,
     master: EngineMaster = "local[2]",
     conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark.")
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark; may be repeated."),
     ] = None,
     memory: Memory = "2GiB",
 ) -> None:
@@ -219,17 +222,18 @@ def _statement(place: str) -> str:
 
 @app.command()
 def timeline(
-    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="The workload.")],
+    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="Name of the workload.")],
     lake: Lake = DEFAULT_LAKE,
     metric: Annotated[
         str,
         typer.Option(metavar="NAME", help="produce_response, produce_service, send_delay, e2e_response, txn_commit."),
     ] = "produce_response",
-    format_: Annotated[Format, typer.Option("--format", help="How the rows are printed.")] = Format.TABLE,
+    format_: Annotated[Format, typer.Option("--format", help="Format of the rows.")] = Format.TABLE,
     engine: Annotated[EngineKind, typer.Option(help="DuckDB in this process, or Spark.")] = EngineKind.LOCAL,
     master: EngineMaster = "local[2]",
     conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark.")
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark; may be repeated."),
     ] = None,
     memory: Memory = "2GiB",
 ) -> None:

@@ -19,17 +19,22 @@ class LoadOptions:
     rate: Annotated[str | None, _option("--rate", "3k/s,…", "Records per second of all producers.")] = None
     size: Annotated[str | None, _option("--size", "500B,…", "Size of a record's value; default: 1KiB.")] = None
     for_: Annotated[str | None, _option("--for", "20s,…", "Measured phase of a trial; default: 20s.")] = None
-    warmup: Annotated[str | None, _option("--warmup", "5s,…", "Load before it; default: 5s.")] = None
-    acks: Annotated[str | None, _option("--acks", "1,all,…", "Acknowledgements; default: all.")] = None
-    compression: Annotated[str | None, _option("--compression", "none,lz4,…", "compression.type; default: none.")] = (
-        None
-    )
-    batch_size: Annotated[str | None, _option("--batch-size", "64KiB,…", "batch.size.")] = None
-    linger: Annotated[str | None, _option("--linger", "5ms,…", "linger.ms; default: 5ms.")] = None
+    warmup: Annotated[str | None, _option("--warmup", "5s,…", "Warm-up before the measured phase; default: 5s.")] = None
+    acks: Annotated[
+        str | None, _option("--acks", "1,all,…", "Acknowledgements that producers wait for; default: all.")
+    ] = None
+    compression: Annotated[
+        str | None, _option("--compression", "none,lz4,…", "The producers' compression.type; default: none.")
+    ] = None
+    batch_size: Annotated[str | None, _option("--batch-size", "64KiB,…", "The producers' batch.size.")] = None
+    linger: Annotated[str | None, _option("--linger", "5ms,…", "The producers' linger.ms; default: 5ms.")] = None
     partitions: Annotated[str | None, _option("--partitions", "4,…", "Partitions of the topic; default: 4.")] = None
     producers: Annotated[str | None, _option("--producers", "1,…", "Number of producers; default: 1.")] = None
     consumers: Annotated[str | None, _option("--consumers", "1,…", "Consumers of one group; default: 1.")] = None
-    system: Annotated[str | None, _option("--system", "highwater,…", "highwater, apache-kafka or bare-loop.")] = None
+    system: Annotated[
+        str | None,
+        _option("--system", "highwater,…", "System to measure: highwater, apache-kafka or bare-loop."),
+    ] = None
 
     def given(self) -> dict[str, str]:
         """Option -> value of those that were given."""

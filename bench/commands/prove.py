@@ -29,8 +29,8 @@ def prove(
     knobs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KNOB[=[OFF:]ON][+KNOB…]…]",
-            help="What to prove; default: all knobs that differ from the recommendation. "
+            metavar="KNOB[=[OFF:]ON][+KNOB…]…",
+            help="Settings to prove; default: all knobs that differ from the recommendation. "
             "KNOB: present against recommended value; KNOB=60:1: these values; KNOB+KNOB: changed together.",
         ),
     ] = None,
@@ -48,11 +48,15 @@ def prove(
     ] = None,
     workload_inputs: Annotated[
         list[str] | None,
-        typer.Option("-w", metavar="KEY=VALUE", help="Input of the recommendation, as in `highwater tune check`."),
+        typer.Option(
+            "-w",
+            metavar="KEY=VALUE",
+            help="Input of the recommendation, as in `highwater tune check`; may be repeated.",
+        ),
     ] = None,
     accept_risk: Annotated[
         list[str] | None,
-        typer.Option(metavar="KNOB", help="Prove this knob although its trials put the host at risk."),
+        typer.Option(metavar="KNOB", help="Prove this knob although its trials put the host at risk; may be repeated."),
     ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show what would be measured and the duration; change nothing.")
@@ -72,7 +76,7 @@ def prove(
     At the end the host has its old settings again, however the run ends; after kill -9: highwater tune rollback. The
     proofs are stored in /var/lib/highwater-tuning/proofs.json, and `highwater tune explain KNOB` shows them.
 
-    Exit codes: 0 a verdict for each; 1 something stayed inconclusive; 2 a mistake in the call, or refused with nothing
+    Exit codes: 0 a verdict for each; 1 something stayed inconclusive; 2 usage error, or refused with nothing
     changed; 3 the broker or the host failed meanwhile; 130 interrupted.
     """
     with one_line_errors():

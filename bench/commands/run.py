@@ -28,7 +28,9 @@ Compat = Literal["kafka"]
 Telemetry = Annotated[
     str | None,
     typer.Option(
-        "--telemetry", metavar="HOST:PORT,…", help="Load tasks publish live figures to this control broker (docs)."
+        "--telemetry",
+        metavar="HOST:PORT,…",
+        help="Publish live figures from the load tasks to this broker (see docs/telemetry.md).",
     ),
 ]
 TelemetryConfig = Annotated[

@@ -36,11 +36,13 @@ class WorkloadOptions:
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE]", help="Workload file (YAML, schema bench.workload/1), unless --rate gives a load."
+            metavar="FILE", help="Workload file (YAML, schema bench.workload/1), unless --rate gives a load."
         ),
     ] = None
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Result directory; new or empty.")] = None
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Continue what was interrupted.")] = None
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Continue the interrupted run in this directory.")
+    ] = None
     launcher: Launcher = LauncherKind.SPARK
     master: SparkMaster = None
     spark_conf: SparkConf = None
@@ -83,11 +85,17 @@ class RunOptions(WorkloadOptions):
 
     trials: Trials = None
     retry_invalid: Annotated[
-        bool, typer.Option("--retry-invalid", help="With --resume: measure invalid and failed trials again, on record.")
+        bool,
+        typer.Option(
+            "--retry-invalid",
+            help="With --resume: rerun invalid and failed trials; the originals are kept under replaced/.",
+        ),
     ] = False
-    keep_data: Annotated[bool, typer.Option("--keep-data", help="Keep the broker's files and say where.")] = False
+    keep_data: Annotated[
+        bool, typer.Option("--keep-data", help="Keep the broker's files, which needs more disk space, and say where.")
+    ] = False
     probes: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What fio measured on the hosts of external clusters.")
+        Path | None, typer.Option(metavar="FILE", help="Results of fio on the hosts of external clusters.")
     ] = None
 
     def asked(self, load: LoadOptions) -> Asked:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def search(
     *,
     slo: Annotated[
-        list[str] | None, typer.Option(metavar="METRIC<VALUE", help="Objective, such as 'e2e.p99<20ms'; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="METRIC<VALUE", help="Objective, such as 'e2e.p99<20ms'; may be repeated."),
     ] = None,
     cell: Annotated[str | None, typer.Option(metavar="NAME", help="Cell of a matrix, as bench plan names it.")] = None,
     lowest: Annotated[str | None, typer.Option("--min", metavar="RATE", help="First rate; default: load.rate.")] = None,

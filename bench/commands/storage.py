@@ -44,7 +44,7 @@ def probe(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A directory on the storage to probe.")],
     runtime: Annotated[str, typer.Option(metavar="DURATION", help="Duration of each job.")] = "1s",
     files: Annotated[
-        str, typer.Option(metavar="COUNTS", help="Also append to so many files in turn, for example 8,64,512.")
+        str, typer.Option(metavar="COUNTS", help="Also append to these numbers of files in turn, such as 8,64,512.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -89,10 +89,10 @@ def make(
     ] = None,
     size: Annotated[str | None, typer.Option(metavar="SIZE", help="Size of the disk; default: 8GiB.")] = None,
     bandwidth: Annotated[
-        str | None, typer.Option(metavar="SIZE/s", help="Bandwidth, each for reads and writes; default: 120MiB/s.")
+        str | None, typer.Option(metavar="SIZE/s", help="Bandwidth of reads, and of writes; default: 120MiB/s.")
     ] = None,
     iops: Annotated[
-        int | None, typer.Option(min=1, help="Operations per second, each for reads and writes; default: 120.")
+        int | None, typer.Option(min=1, help="Reads per second, and writes per second; default: 120.")
     ] = None,
 ) -> None:
     """Make an emulated hard disk, or mount one again after a reboot (then without --on and --size)."""

@@ -13,6 +13,7 @@ import typer
 
 from highwater.bench.commands.common import AsJson, EngineMaster, one_line_errors, parsed
 from highwater.common.exit_codes import EXIT_INVALID
+from highwater.common.spark_master import checked_master
 
 if TYPE_CHECKING:
     from highwater.bench.telemetry.store import StoredTrial
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Show live what a running load measures: tasks of bench run --telemetry publish to a control broker.",
+    help="Show live figures of a running load: tasks of bench run --telemetry publish to a control broker.",
 )
 
 Control = Annotated[
@@ -38,21 +39,23 @@ Engine = Literal["spark", "local"]
 def live(
     control: Control,
     state: Annotated[
-        Path, typer.Option("--state", metavar="DIR", help="Where figures and the stream's checkpoint are stored.")
+        Path, typer.Option("--state", metavar="DIR", help="Directory of the figures and of the stream's checkpoint.")
     ],
     topic: Topic = "hw.telemetry",
     verdicts: Annotated[
         str, typer.Option(metavar="NAME", help="The topic that gets a verdict of each objective in each closed second.")
     ] = "hw.verdicts",
     control_config: ControlConfig = None,
-    master: EngineMaster = "local[2]",
-    every: Annotated[str, typer.Option(metavar="DURATION", help="How often figures are written.")] = "2s",
+    master: Annotated[
+        str, typer.Option("--master", metavar="URL", help="Spark master.", callback=checked_master)
+    ] = "local[2]",
+    every: Annotated[str, typer.Option(metavar="DURATION", help="Time between two writes of the figures.")] = "2s",
     once: Annotated[bool, typer.Option("--once", help="End when everything on the topic is summed up.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no figures.")] = False,
 ) -> None:
     """Keep live figures of all loads that publish to a control broker, until Ctrl-C.
 
-    Another start with the same --state goes on where this one ended, also after kill -9: every message counts once.
+    A later start with the same --state continues where this one ended, also after kill -9: every message counts once.
     """
     with one_line_errors():
         from highwater.bench.telemetry.running import run_live
@@ -74,7 +77,7 @@ def live(
 @app.command()
 def show(
     state: Annotated[Path, typer.Argument(metavar="STATE", help="The --state directory of bench telemetry live.")],
-    every: Annotated[bool, typer.Option("--all", help="All trials, not the newest alone.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show all trials, not only the newest.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print whether objectives are held now, for how long, the worst second and the headroom."""
@@ -106,7 +109,7 @@ def final(
     results: Annotated[
         Path | None, typer.Option("--results", metavar="DIR", help="Compare with this result directory of bench run.")
     ] = None,
-    engine: Annotated[Engine, typer.Option(help="What sums up: Spark, or this process alone.")] = "local",
+    engine: Annotated[Engine, typer.Option(help="Sum up with Spark, or in this process alone.")] = "local",
     master: EngineMaster = "local[2]",
 ) -> None:
     """Sum up the whole topic again, and compare with live figures and results to the bit.

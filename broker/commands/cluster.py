@@ -56,7 +56,7 @@ def describe(
 ) -> None:
     """Show the id, the brokers and the controller of a cluster; or run a cluster on this host.
 
-    Exit code: 0 done, 1 the broker refused it, 2 wrong usage.
+    Exit code: 0 done, 1 the broker refused it, 2 usage error.
     """
     with reporting():
         if context.invoked_subcommand is not None:
@@ -113,11 +113,11 @@ def describe(
 def up(
     directory: DirectoryArgument,
     brokers: Annotated[
-        int | None, typer.Option("--brokers", min=1, max=100, help="How many.", show_default="3")
+        int | None, typer.Option("--brokers", min=1, max=100, help="Number of brokers.", show_default="3")
     ] = None,
     zookeeper_nodes: Annotated[
         int | None,
-        typer.Option("--zookeeper-nodes", min=1, max=7, help="How many ZooKeeper servers to start.", show_default="1"),
+        typer.Option("--zookeeper-nodes", min=1, max=7, help="Number of ZooKeeper servers to start.", show_default="1"),
     ] = None,
     zookeeper: Annotated[
         str | None, typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT", help="Use this ensemble and start none.")
@@ -144,7 +144,7 @@ def up(
     Processes that run are left alone; those that ended are started again. Prints the bootstrap servers. Where brokers
     have TLS or a login among themselves, this command asks them in the same way. When it fails, or is interrupted, it
     stops what it started. Exit code: 0 all are ready, 1 a process did not start or a broker is not in the cluster, 2
-    wrong usage.
+    usage error.
     """
     with reporting():
         try:
@@ -218,7 +218,7 @@ def _await_all(started: local_cluster.LocalCluster) -> None:
 @cluster.command()
 def down(
     directory: DirectoryArgument,
-    wipe: Annotated[bool, typer.Option("--wipe", help="Remove its files too.")] = False,
+    wipe: Annotated[bool, typer.Option("--wipe", help="Also remove the cluster's files.")] = False,
 ) -> None:
     """Stop the brokers one by one by controlled shutdown, then ZooKeeper.
 

@@ -74,7 +74,7 @@ class ClusterStatus:
 def status(
     directory: Annotated[
         Path | None,
-        typer.Argument(metavar="[DIR]", help="The directory of a cluster that runs on this host.", show_default=False),
+        typer.Argument(metavar="DIR", help="The directory of a cluster that runs on this host.", show_default=False),
     ] = None,
     bootstrap_server: Annotated[
         str | None,
@@ -82,7 +82,7 @@ def status(
             "--bootstrap-server",
             "-b",
             metavar="HOST:PORT,...",
-            help="Any other cluster, by some of its brokers.",
+            help="Brokers of another cluster to connect to first; one that answers is enough.",
             show_default=f"{DEFAULT_BOOTSTRAP} without DIR",
         ),
     ] = None,
@@ -96,7 +96,7 @@ def status(
 ) -> None:
     """Show whether a cluster is healthy, its brokers and where their metrics are, and topics, those in trouble first.
 
-    With --watch a terminal is redrawn in place; other outputs get one block, or one line of JSON, for each look. Exit
+    With --watch a terminal is redrawn in place; other outputs get one block, or one line of JSON, for each update. Exit
     code: 0 the cluster is healthy, 1 it is not, 2 there is no cluster or no broker answers, 130 --watch was
     interrupted.
     """

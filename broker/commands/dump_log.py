@@ -37,7 +37,7 @@ def dump_log(
         ),
     ] = False,
     allow_gaps: Annotated[
-        bool, typer.Option("--allow-gaps", help="Missing offsets are not damage: the topic is compacted.")
+        bool, typer.Option("--allow-gaps", help="Do not report missing offsets as damage: the topic is compacted.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print damage only.")] = False,
     as_json: JsonOption = False,

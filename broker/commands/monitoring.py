@@ -22,7 +22,7 @@ _LOOPBACK: Final = ("127.", "localhost:", "[::1]:")
 
 
 def monitoring(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write them; made if it is missing.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory for the files; created if missing.")],
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
     name: Annotated[
         str, typer.Option("--name", help="The cluster's name: the label `cluster` of all its metrics.")
@@ -32,7 +32,7 @@ def monitoring(
     """Write a Prometheus configuration, alert rules and a Grafana dashboard for a cluster.
 
     brokers.json has the metrics addresses that the brokers report. A second call writes it anew and leaves the other
-    files as they are. Exit code: 0 done, 1 no broker serves metrics, 2 wrong usage or no broker answers.
+    files as they are. Exit code: 0 done, 1 no broker serves metrics, 2 usage error or no broker answers.
     """
     with reporting():
         found = status_of(bootstrap_server, command_config)

@@ -63,36 +63,41 @@ def acls(
     remove: Annotated[
         bool, typer.Option("--remove", help="Remove ACLs; without principals, all of the named resources.")
     ] = False,
-    topic: Annotated[Names, _names("--topic", "A topic, or * for each")] = None,
-    group: Annotated[Names, _names("--group", "A consumer group, or * for each")] = None,
+    topic: Annotated[Names, _names("--topic", "A topic, or * for all topics")] = None,
+    group: Annotated[Names, _names("--group", "A consumer group, or * for all groups")] = None,
     cluster: Annotated[bool, typer.Option("--cluster", help="The cluster itself.")] = False,
-    transactional_id: Annotated[Names, _names("--transactional-id", "A transactional id, or * for each")] = None,
-    delegation_token: Annotated[Names, _names("--delegation-token", "A delegation token, or * for each")] = None,
+    transactional_id: Annotated[Names, _names("--transactional-id", "A transactional id, or * for all of them")] = None,
+    delegation_token: Annotated[Names, _names("--delegation-token", "A delegation token, or * for all tokens")] = None,
     user_principal: Annotated[
-        Names, _names("--user-principal", "A user whose delegation tokens are meant", "User:NAME")
+        Names, _names("--user-principal", "User whose delegation tokens the ACLs cover", "User:NAME")
     ] = None,
     pattern: Annotated[
         str,
         typer.Option(
             "--resource-pattern-type",
-            help="literal: this name. prefixed: all names that begin so. For --list and --remove also any, and match: "
-            "all ACLs that concern a name.",
+            help="literal: this name; prefixed: all names that begin with it. For --list and --remove also any, and "
+            "match: all ACLs that apply to the name.",
         ),
     ] = "literal",
-    allow_principal: Annotated[Names, _names("--allow-principal", "Who may; User:* is everybody", "User:NAME")] = None,
-    deny_principal: Annotated[Names, _names("--deny-principal", "Who may not", "User:NAME")] = None,
-    allow_host: Annotated[Names, _names("--allow-host", "From which address they may (default: *)", "ADDRESS")] = None,
+    allow_principal: Annotated[
+        Names, _names("--allow-principal", "Principal to allow; User:* means everyone", "User:NAME")
+    ] = None,
+    deny_principal: Annotated[Names, _names("--deny-principal", "Principal to deny", "User:NAME")] = None,
+    allow_host: Annotated[
+        Names, _names("--allow-host", "Address that the allowed principals may use (default: *)", "ADDRESS")
+    ] = None,
     deny_host: Annotated[
-        Names, _names("--deny-host", "From which address they may not (default: *)", "ADDRESS")
+        Names, _names("--deny-host", "Address that the denied principals may not use (default: *)", "ADDRESS")
     ] = None,
     operation: Annotated[
-        Names, _names("--operation", "What: Read, Write, Create, … (default: All)", "OPERATION")
+        Names, _names("--operation", "Operation to allow or deny: Read, Write, Create, … (default: All)", "OPERATION")
     ] = None,
     producer: Annotated[
-        bool, typer.Option("--producer", help="What a producer needs: Write, Describe, Create on --topic.")
+        bool, typer.Option("--producer", help="Short for what a producer needs: Write, Describe, Create on --topic.")
     ] = False,
     consumer: Annotated[
-        bool, typer.Option("--consumer", help="What a consumer needs: Read, Describe on --topic, Read on --group.")
+        bool,
+        typer.Option("--consumer", help="Short for what a consumer needs: Read, Describe on --topic, Read on --group."),
     ] = False,
     idempotent: Annotated[
         bool, typer.Option("--idempotent", help="With --producer: also IdempotentWrite on the cluster (before 3.0).")
@@ -104,7 +109,7 @@ def acls(
 ) -> None:
     """List, add or remove ACLs of a cluster whose brokers have an authorizer.
 
-    Exit code: 0 done, 1 the cluster refused it, or the answer to the question was no, 2 wrong usage.
+    Exit code: 0 done, 1 the cluster refused it, or the answer to the question was no, 2 usage error.
     """
     with reporting():
         action = only_action({"--list": list_, "--add": add, "--remove": remove})

@@ -65,11 +65,16 @@ def configs(
     add_config: Annotated[
         list[str] | None,
         typer.Option(
-            "--add-config", metavar="NAME=VALUE,...", help="Set these; write a value with commas in [brackets]."
+            "--add-config",
+            metavar="NAME=VALUE,...",
+            help="Settings to set; write a value with commas in [brackets]; may be repeated.",
         ),
     ] = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", metavar="NAME,...", help="Reset these to their defaults.")
+        list[str] | None,
+        typer.Option(
+            "--delete-config", metavar="NAME,...", help="Settings to reset to their defaults; may be repeated."
+        ),
     ] = None,
     entity_type: Annotated[str | None, typer.Option("--entity-type", help="topics, brokers, users or clients.")] = None,
     entity_name: Annotated[
@@ -98,7 +103,7 @@ def configs(
 ) -> None:
     """Show or change settings of topics and brokers, quotas of users and clients, and SCRAM credentials.
 
-    Exit code: 0 done, 1 the broker refused it, 2 wrong usage.
+    Exit code: 0 done, 1 the broker refused it, 2 usage error.
     """
     with reporting():
         action = only_action({"--describe": describe, "--alter": alter})

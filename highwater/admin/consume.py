@@ -53,7 +53,7 @@ def consume(
     ] = None,
     offset: Annotated[
         str | None,
-        typer.Option("--offset", metavar="N|earliest|latest", help="Where to start; needs --partition."),
+        typer.Option("--offset", metavar="N|earliest|latest", help="Offset to start at; needs --partition."),
     ] = None,
     group: Annotated[str | None, typer.Option("--group", help="Join this consumer group and commit offsets.")] = None,
     max_messages: Annotated[
@@ -62,13 +62,17 @@ def consume(
     timeout_ms: Annotated[
         int | None, typer.Option("--timeout-ms", min=0, help="Stop when no record arrived for this time.")
     ] = None,
-    print_key: Annotated[bool, typer.Option("--print-key")] = False,
-    print_offset: Annotated[bool, typer.Option("--print-offset")] = False,
-    print_partition: Annotated[bool, typer.Option("--print-partition")] = False,
-    print_timestamp: Annotated[bool, typer.Option("--print-timestamp")] = False,
-    print_headers: Annotated[bool, typer.Option("--print-headers")] = False,
+    print_key: Annotated[bool, typer.Option("--print-key", help="Print the key of each record.")] = False,
+    print_offset: Annotated[bool, typer.Option("--print-offset", help="Print the offset of each record.")] = False,
+    print_partition: Annotated[
+        bool, typer.Option("--print-partition", help="Print the partition of each record.")
+    ] = False,
+    print_timestamp: Annotated[
+        bool, typer.Option("--print-timestamp", help="Print the timestamp of each record.")
+    ] = False,
+    print_headers: Annotated[bool, typer.Option("--print-headers", help="Print the headers of each record.")] = False,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", show_default="a tab", help="What separates the parts of a line.")
+        str | None, typer.Option("--key-separator", show_default="a tab", help="Separator between the parts of a line.")
     ] = None,
     properties: Annotated[
         list[str] | None,
@@ -76,8 +80,9 @@ def consume(
             "--property",
             "--formatter-property",
             metavar="NAME=VALUE",
-            help="What to print, as in Kafka's tool: print.key, print.value, print.timestamp, print.offset, "
-            "print.partition, print.headers, key.separator, line.separator, headers.separator, null.literal.",
+            help="Setting for printing, as in Kafka's tool; may be repeated: print.key, print.value, "
+            "print.timestamp, print.offset, print.partition, print.headers, key.separator, line.separator, "
+            "headers.separator, null.literal.",
         ),
     ] = None,
     isolation_level: Annotated[
@@ -86,7 +91,9 @@ def consume(
     consumer_properties: Annotated[
         list[str] | None,
         typer.Option(
-            "--consumer-property", metavar="NAME=VALUE", help="A property of the consumer, named as in librdkafka."
+            "--consumer-property",
+            metavar="NAME=VALUE",
+            help="A property of the consumer, named as in librdkafka; may be repeated.",
         ),
     ] = None,
     command_config: CommandConfigOption = None,
@@ -95,7 +102,7 @@ def consume(
     """Print the records of a topic, one per line, until interrupted or until a limit is reached.
 
     With --json each line is an object with topic, partition, offset, timestamp, key, value and headers. Exit code: 0
-    done (also when the reader of the output closed it), 1 the broker refused it, 2 wrong usage or no broker, 130
+    done (also when the reader of the output closed it), 1 the broker refused it, 2 usage error or no broker, 130
     interrupted.
     """
     with reporting():

@@ -40,11 +40,13 @@ def elect(
         list[str] | None,
         typer.Option("--topic", metavar="TOPIC[:P,P...]", help="A topic, or some of its partitions; may be repeated."),
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="Every partition of the cluster.")] = False,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="Elect leaders of all partitions of the cluster.")
+    ] = False,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Elect leaders. Exit code: 0 done, or nothing to do; 1 the cluster refused a partition; 2 wrong usage."""
+    """Elect leaders. Exit code: 0 done, or nothing to do; 1 the cluster refused a partition; 2 usage error."""
     with reporting():
         election_type = {"--preferred": PREFERRED, "--unclean": UNCLEAN}[
             only_action({"--preferred": preferred, "--unclean": unclean})

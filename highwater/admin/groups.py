@@ -48,7 +48,7 @@ def groups(
     ] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Delete groups without members, and their offsets.")] = False,
     group: Annotated[list[str] | None, typer.Option("--group", help="A group's name; may be repeated.")] = None,
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group of the cluster.")] = False,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="Select all groups of the cluster.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Describe the members instead of offsets.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Describe the state instead of offsets.")] = False,
     topic: Annotated[
@@ -58,25 +58,42 @@ def groups(
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="Reset every partition that the group has committed.")
     ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest")] = False,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="Reset to the earliest offset of each partition.")
+    ] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Reset to the end of each partition.")] = False,
     to_current: Annotated[bool, typer.Option("--to-current", help="Leave the committed offsets as they are.")] = False,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="N")] = None,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="N", help="Reset to offset N.")] = None,
     to_datetime: Annotated[
-        str | None, typer.Option("--to-datetime", metavar="TIME", help="As 2026-01-31T12:00:00.000, in UTC by default.")
+        str | None,
+        typer.Option(
+            "--to-datetime",
+            metavar="TIME",
+            help="Reset to the records from this time on, such as 2026-01-31T12:00:00.000 (UTC by default).",
+        ),
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="DURATION", help="A time before now, as 90min or P1DT2H30M.")
+        str | None,
+        typer.Option(
+            "--by-duration",
+            metavar="DURATION",
+            help="Reset to the records from this long ago on, such as 90min or P1DT2H30M.",
+        ),
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="Forward by N records, back if N is negative.")
+        int | None,
+        typer.Option(
+            "--shift-by", metavar="N", help="Move the offsets forward by N records, or back if N is negative."
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the new offsets; the default.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the new offsets and change nothing; the default.")
+    ] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Set the offsets.")] = False,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List, describe, reset or delete groups, or offsets. Exit code: 0 done, 1 the broker refused it, 2 wrong usage."""
+    """List, describe, reset or delete groups, or offsets. Exit code: 0 done, 1 the broker refused it, 2 usage error."""
     with reporting():
         action = only_action(
             {

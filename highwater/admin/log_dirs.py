@@ -41,7 +41,7 @@ def log_dirs(
 ) -> None:
     """Show the size of every partition, by broker and log directory.
 
-    Exit code: 0 done, 1 the broker refused it, 2 wrong usage or no broker.
+    Exit code: 0 done, 1 the broker refused it, 2 usage error or no broker.
     """
     with reporting():
         cluster = Cluster(bootstrap_server, command_config)

@@ -64,17 +64,23 @@ def mirror(
         typer.Option("--group", metavar="REGEX", help="Groups whose offsets are copied too; may be repeated."),
     ] = None,
     name: Annotated[
-        str, typer.Option("--name", help="The name of its stored progress; one mirror of a name runs at a time.")
+        str,
+        typer.Option(
+            "--name", help="Name under which the progress is stored; only one mirror with a given name can run."
+        ),
     ] = "default",
-    prefix: Annotated[str, typer.Option("--prefix", help="Goes before the names of topics in the target.")] = "",
+    prefix: Annotated[str, typer.Option("--prefix", help="Prefix of the names of topics in the target.")] = "",
     replication_factor: Annotated[
         int | None,
         typer.Option(
-            "--replication-factor", min=1, help="For topics created in the target.", show_default="the source's"
+            "--replication-factor",
+            min=1,
+            help="Replication factor of topics created in the target.",
+            show_default="the source's",
         ),
     ] = None,
     compression: Annotated[
-        str, typer.Option("--compression", help="Of records in the target: none, gzip, snappy, lz4, zstd.")
+        str, typer.Option("--compression", help="Compression of records in the target: none, gzip, snappy, lz4, zstd.")
     ] = "lz4",
     once: Annotated[bool, typer.Option("--once", help="Exit when every record of the source is copied.")] = False,
     source_config: Annotated[
@@ -94,7 +100,7 @@ def mirror(
     """Copy topics with their partitions, order, timestamps, headers and keys, and keep copying until stopped.
 
     Consumers with isolation.level=read_committed see every record exactly once in the target, even after crashes of
-    the mirror or of brokers. SIGTERM or Ctrl-C commits and ends. Exit codes: 0 done, 1 cannot go on, 2 wrong usage.
+    the mirror or of brokers. SIGTERM or Ctrl-C commits and ends. Exit codes: 0 done, 1 cannot continue, 2 usage error.
     """
     with reporting():
         selection = Selection(patterns(topic, "--topic"), patterns(exclude or (), "--exclude"))

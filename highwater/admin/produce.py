@@ -33,10 +33,16 @@ def produce(
         typer.Option("--partition", min=0, show_default="by key, or spread", help="Write to this partition."),
     ] = None,
     parse_key: Annotated[
-        bool, typer.Option("--parse-key", "--parse.key", help="Lines are KEY SEPARATOR VALUE.")
+        bool, typer.Option("--parse-key", "--parse.key", help="Read each line as KEY SEPARATOR VALUE.")
     ] = False,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "--key.separator", show_default="a tab; \\t is one too")
+        str | None,
+        typer.Option(
+            "--key-separator",
+            "--key.separator",
+            help="Separator between key and value.",
+            show_default="a tab; \\t is one too",
+        ),
     ] = None,
     properties: Annotated[
         list[str] | None,
@@ -44,8 +50,8 @@ def produce(
             "--property",
             "--reader-property",
             metavar="NAME=VALUE",
-            help="How to read lines, as in Kafka's tool: parse.key, key.separator, parse.headers, "
-            "headers.delimiter, headers.separator, headers.key.separator, null.marker, ignore.error.",
+            help="Setting for reading lines, as in Kafka's tool; may be repeated: parse.key, key.separator, "
+            "parse.headers, headers.delimiter, headers.separator, headers.key.separator, null.marker, ignore.error.",
         ),
     ] = None,
     acks: Annotated[str, typer.Option("--acks", "--request-required-acks", help="0, 1 or all.")] = "all",
@@ -55,14 +61,16 @@ def produce(
     producer_properties: Annotated[
         list[str] | None,
         typer.Option(
-            "--producer-property", metavar="NAME=VALUE", help="A property of the producer, named as in librdkafka."
+            "--producer-property",
+            metavar="NAME=VALUE",
+            help="A property of the producer, named as in librdkafka; may be repeated.",
         ),
     ] = None,
     command_config: CommandConfigOption = None,
 ) -> None:
     """Write each line of standard input to a topic as one record, in order.
 
-    Exit code: 0 every record was acknowledged, 1 some were not, 2 wrong usage or no broker, 130 interrupted (the lines
+    Exit code: 0 every record was acknowledged, 1 some were not, 2 usage error or no broker, 130 interrupted (the lines
     read until then are written).
     """
     with reporting():

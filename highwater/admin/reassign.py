@@ -83,17 +83,19 @@ def reassign(
     ] = None,
     without_broker: Annotated[
         list[int] | None,
-        typer.Option("--without-broker", metavar="ID", help="Plan no replicas on this one; may be repeated."),
+        typer.Option("--without-broker", metavar="ID", help="Broker that gets no replicas; may be repeated."),
     ] = None,
     throttle: Annotated[
         int | None,
-        typer.Option("--throttle", min=1, metavar="BYTES", help="Limit of the moves, in bytes a second and broker."),
+        typer.Option(
+            "--throttle", min=1, metavar="BYTES", help="Limit of the moves, in bytes per second on each broker."
+        ),
     ] = None,
     preserve_throttles: Annotated[
         bool, typer.Option("--preserve-throttles", help="With --verify or --cancel: leave the throttle as it is.")
     ] = False,
     timeout_s: Annotated[
-        int, typer.Option("--timeout", min=1, metavar="SECONDS", help="With --balance: how long to wait.")
+        int, typer.Option("--timeout", min=1, metavar="SECONDS", help="Longest time to wait, with --balance.")
     ] = 86_400,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
@@ -102,7 +104,7 @@ def reassign(
 
     --balance may be interrupted: the cluster finishes the moves by itself, and the next --balance continues from there.
 
-    Exit code: 0 done, 1 the cluster refused it, or (--verify, --balance) some moves are not done yet, 2 wrong usage.
+    Exit code: 0 done, 1 the cluster refused it, or (--verify, --balance) some moves are not done yet, 2 usage error.
     """
     with reporting():
         action = only_action(

@@ -51,56 +51,70 @@ def topics(
     describe: Annotated[bool, typer.Option("--describe", help="Show partitions, replicas, offsets, settings.")] = False,
     alter: Annotated[bool, typer.Option("--alter", help="Add partitions, up to --partitions in all.")] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the topic and all its records.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Delete what an expression matches unasked.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Delete all topics that an expression matches, without asking.")
+    ] = False,
     topic: Annotated[
         str | None,
         typer.Option(
             "--topic", help="A topic's name. Except with --create also a regular expression for the whole name."
         ),
     ] = None,
-    partitions: Annotated[int | None, typer.Option("--partitions", min=1, show_default="the broker's")] = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", min=1, help="Number of partitions.", show_default="the broker's")
+    ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", min=1, show_default="the broker's")
+        int | None,
+        typer.Option(
+            "--replication-factor", min=1, help="Number of replicas of each partition.", show_default="the broker's"
+        ),
     ] = None,
     replica_assignment: Annotated[
         str | None,
         typer.Option(
             "--replica-assignment",
             metavar="ID:ID,...",
-            help="The brokers of each partition, the preferred leader first; replaces the two counts.",
+            help="The brokers of each partition, the preferred leader first; replaces --partitions and "
+            "--replication-factor.",
         ),
     ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", metavar="NAME=VALUE", help="A setting of the new topic; may be repeated."),
     ] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="No error when it exists already.")] = False,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="No error when it does not exist.")] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Do not fail when the topic exists already.")
+    ] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not fail when the topic does not exist.")] = False,
     exclude_internal: Annotated[
         bool, typer.Option("--exclude-internal", help="Leave out the cluster's internal topics.")
     ] = False,
     under_replicated_partitions: Annotated[
         bool,
-        typer.Option("--under-replicated-partitions", help="Describe only those with replicas that are not in sync."),
+        typer.Option(
+            "--under-replicated-partitions", help="Describe only partitions with replicas that are not in sync."
+        ),
     ] = False,
     under_min_isr_partitions: Annotated[
         bool,
         typer.Option(
             "--under-min-isr-partitions",
-            help="Describe only those with fewer in-sync replicas than min.insync.replicas.",
+            help="Describe only partitions with fewer in-sync replicas than min.insync.replicas.",
         ),
     ] = False,
     at_min_isr_partitions: Annotated[
         bool,
-        typer.Option("--at-min-isr-partitions", help="Describe only those with exactly min.insync.replicas in sync."),
+        typer.Option(
+            "--at-min-isr-partitions", help="Describe only partitions with exactly min.insync.replicas in sync."
+        ),
     ] = False,
     unavailable_partitions: Annotated[
-        bool, typer.Option("--unavailable-partitions", help="Describe only those without a leader.")
+        bool, typer.Option("--unavailable-partitions", help="Describe only partitions without a leader.")
     ] = False,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create, list, describe, alter or delete topics. Exit code: 0 done, 1 the broker refused it, 2 wrong usage."""
+    """Create, list, describe, alter or delete topics. Exit code: 0 done, 1 the broker refused it, 2 usage error."""
     with reporting():
         action = only_action(
             {"--create": create, "--list": list_, "--describe": describe, "--alter": alter, "--delete": delete}

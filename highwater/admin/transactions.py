@@ -90,7 +90,11 @@ def list_transactions(
     context: typer.Context,
     duration_filter: Annotated[
         int | None,
-        typer.Option("--duration-filter", metavar="MS", help="Only older transactions; needs Kafka 3.8 or newer."),
+        typer.Option(
+            "--duration-filter",
+            metavar="MS",
+            help="List only transactions that run for longer than this; needs Kafka 3.8 or newer.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -174,9 +178,15 @@ def abort(
     start_offset: Annotated[
         int | None, typer.Option("--start-offset", help="First offset of the transaction, from find-hanging.")
     ] = None,
-    producer_id: Annotated[int | None, typer.Option("--producer-id", help="Instead of the start offset.")] = None,
-    producer_epoch: Annotated[int | None, typer.Option("--producer-epoch", help="With --producer-id.")] = None,
-    coordinator_epoch: Annotated[int | None, typer.Option("--coordinator-epoch", help="With --producer-id.")] = None,
+    producer_id: Annotated[
+        int | None, typer.Option("--producer-id", help="Producer id of the transaction, instead of --start-offset.")
+    ] = None,
+    producer_epoch: Annotated[
+        int | None, typer.Option("--producer-epoch", help="Producer epoch; needed with --producer-id.")
+    ] = None,
+    coordinator_epoch: Annotated[
+        int | None, typer.Option("--coordinator-epoch", help="Coordinator epoch; needed with --producer-id.")
+    ] = None,
 ) -> None:
     """Abort a transaction in one partition, when its coordinator does not know it."""
     with reporting():
@@ -215,7 +225,11 @@ def find_hanging(
     ] = None,
     max_transaction_timeout: Annotated[
         int,
-        typer.Option("--max-transaction-timeout", metavar="MINUTES", help="Only transactions open for longer hang."),
+        typer.Option(
+            "--max-transaction-timeout",
+            metavar="MINUTES",
+            help="Only transactions open for longer than this count as hanging.",
+        ),
     ] = 15,
     as_json: JsonOption = False,
 ) -> None:

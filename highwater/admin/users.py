@@ -43,11 +43,11 @@ _DEFAULT_MECHANISM: Final = "SCRAM-SHA-512"
 
 def users(
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
-    list_: Annotated[bool, typer.Option("--list", help="List users with their mechanisms; no secrets.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List users with their mechanisms, without secrets.")] = False,
     create: Annotated[bool, typer.Option("--create", help="Create a user who is not there yet.")] = False,
     change: Annotated[bool, typer.Option("--change", help="Change the password of a user who is there.")] = False,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Delete a user; with --mechanism, that login alone.")
+        bool, typer.Option("--delete", help="Delete a user; with --mechanism, only the credential of that mechanism.")
     ] = False,
     user: Annotated[
         str | None, typer.Option("--user", metavar="NAME", help="The user's name, as it is in User:NAME of an ACL.")
@@ -59,20 +59,23 @@ def users(
         ),
     ] = None,
     iterations: Annotated[
-        int | None, typer.Option("--iterations", min=4096, help="Of the key derivation.", show_default=str(ITERATIONS))
+        int | None,
+        typer.Option(
+            "--iterations", min=4096, help="Number of key-derivation iterations.", show_default=str(ITERATIONS)
+        ),
     ] = None,
     password_file: Annotated[
         Path | None,
         typer.Option("--password-file", metavar="FILE", help="The password is its first line; - is standard input."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Delete without a question.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete without asking.")] = False,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List, create, change or delete SCRAM users. The password is asked for, or read from a file.
 
     The cluster gets keys that are made from the password here, never the password. Exit code: 0 done, 1 the cluster
-    refused it, or the answer to the question was no, 2 wrong usage.
+    refused it, or the answer to the question was no, 2 usage error.
     """
     with reporting():
         action = only_action({"--list": list_, "--create": create, "--change": change, "--delete": delete})

@@ -47,30 +47,38 @@ def run_drill(
     ],
     out: Annotated[Path | None, typer.Option(help="Folder for results; a stopped drill continues there.")] = None,
     bootstrap_servers: Annotated[
-        str, typer.Option(metavar="HOST:PORT,...", help="Your cluster. Without it, the drill starts a broker.")
+        str,
+        typer.Option(
+            metavar="HOST:PORT,...", help="Brokers of your cluster; without this option the drill starts a broker."
+        ),
     ] = "",
     command_config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A file of client properties (TLS, SASL), as Kafka's tools take it."),
     ] = None,
     query: Annotated[
-        str, typer.Option(metavar="FILE.py", help="Your query: transform(frame), one row for each, with its key.")
+        str,
+        typer.Option(
+            metavar="FILE.py", help="File with your query: transform(frame) returns one row for each row, with its key."
+        ),
     ] = "",
     database: Annotated[
         str,
         typer.Option(
-            metavar="URL", envvar="HIGHWATER_DATABASE", help="Of the database; may be in HIGHWATER_DATABASE, unseen."
+            metavar="URL",
+            envvar="HIGHWATER_DATABASE",
+            help="URL of the database; HIGHWATER_DATABASE keeps it out of the process list.",
         ),
     ] = "",
     directory: Annotated[
         str,
         typer.Option(metavar="FOLDER", help="Parent of a Parquet sink's folder. Default: temporary."),
     ] = "",
-    rounds: Annotated[int, typer.Option(min=1, help="How many rounds have to count.")] = 40,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds that have to count.")] = 40,
     points: Annotated[str, typer.Option(metavar="NAME,...", help="Crash points, and `random`. Default: all.")] = "",
     victims: Annotated[
         str,
-        typer.Option(metavar="NAME,...", help=f"Of {_VICTIM_NAMES}. Default: all that can be killed."),
+        typer.Option(metavar="NAME,...", help=f"Victims to kill: {_VICTIM_NAMES}. Default: all that can be killed."),
     ] = "",
     kill_broker: Annotated[
         str, typer.Option(metavar="COMMAND", help="Command that kills a broker of your cluster and starts it again.")
@@ -79,26 +87,26 @@ def run_drill(
         str, typer.Option(metavar="COMMAND", help="Command that kills the database server and starts it again.")
     ] = "",
     master: Annotated[
-        str, typer.Option(metavar="URL", help="Of Spark. Default: local[2].", callback=checked_master)
+        str, typer.Option(metavar="URL", help="Spark master; default: local[2].", callback=checked_master)
     ] = "",
     without: Annotated[
         str, typer.Option(metavar="SAFEGUARD", help="Remove a safeguard: the drill has to notice.")
     ] = "",
-    seed: Annotated[int | None, typer.Option(help="Repeats a drill's plan.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the drill's plan; the same seed repeats the plan.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave topics, tables and checkpoints in place.")] = False,
 ) -> None:
-    """Prove that a pipeline is exactly once: kill its parts at named places, and count every record at its end.
+    """Check that a pipeline delivers exactly once: kill its parts at named crash points, then count every record.
 
     Reads a topic with format("highwater") through your query into a sink, both made for the drill and removed at its
     end, and kills a victim in each round. The last line is the verdict.
 
-    Exit codes: 0 proven; 2 wrong use; 4 not proven, as some moments did not come often enough; 5 the drill failed;
-    10 records were lost or are there twice.
+    Exit codes: 0 proven; 2 usage error; 4 not proven: some crash points were not hit often enough; 5 the drill failed;
+    10 records were lost or duplicated.
     """
     folder = out or Path("results") / f"drill-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     mistakes = dict.fromkeys((DrillSetupError, MissingDependencyError, SettingsError), EXIT_USAGE)
     exit_codes = mistakes | {PipelineError: EXIT_STEP_FAILED}
-    with errors_in_one_line(exit_codes, interrupted=f"stopped; --out {folder} goes on"):
+    with errors_in_one_line(exit_codes, interrupted=f"stopped; --out {folder} continues"):
         asked = _asked(
             sink,
             folder,

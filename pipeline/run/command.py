@@ -24,7 +24,7 @@ def run(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Read what is there and end, whatever the triggers of the file are.")
     ] = False,
-    master: Annotated[str, typer.Option("--master", help="Where Spark runs.", callback=checked_master)] = "local[*]",
+    master: Annotated[str, typer.Option("--master", help="Spark master.", callback=checked_master)] = "local[*]",
     spark_conf: Annotated[
         list[str] | None,
         typer.Option(
@@ -38,7 +38,7 @@ def run(
     until SIGINT (Ctrl-C) or SIGTERM: the batch that has begun is finished, then the run ends. A second signal ends it
     at once; the next run repeats the batch.
 
-    Exit codes: 0 done, or stopped by a signal between batches; 2 a mistake in the call, the file or the set-up;
+    Exit codes: 0 done, or stopped by a signal between batches; 2 usage error;
     3 records to be read are gone; 5 a step, a broker or a sink failed; 130 stopped in the middle of a batch.
     """
     from highwater.pipeline.run.runner import Request, run_pipeline

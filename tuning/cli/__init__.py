@@ -7,8 +7,8 @@ from typing import Final
 from ...common.late_commands import Late, late_app
 
 _EXIT_CODES: Final = (
-    "Exit codes: 0 done, or as recommended; 1 something differs; 2 bad input, or refused with nothing changed; "
-    "3 failed part-way, highwater tune rollback restores what was there before; 130 interrupted."
+    "Exit codes: 0 done, or as recommended; 1 something differs; 2 usage error, or refused with nothing changed; "
+    "3 failed part-way; run `highwater tune rollback` to restore the previous state; 130 interrupted."
 )
 
 app = late_app(
@@ -26,7 +26,7 @@ app = late_app(
         "plan": Late(f"{__name__}.plan:plan", "Show what apply would change, now and in which files; changes nothing."),
         "apply": Late(
             f"{__name__}.apply:apply",
-            "Make the changes of the plan: journal, write, read back. Afterwards all of them are in force, or none.",
+            "Apply the planned changes. They are journaled, written and read back; either all take effect or none do.",
         ),
         "verify": Late(
             f"{__name__}.verify:verify",

@@ -52,10 +52,10 @@ def apply(
     script: ScriptOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the changes of the plan: journal, write, read back. Afterwards all of them are in force, or none.
+    """Apply the planned changes. They are journaled, written and read back; either all take effect or none do.
 
-    Exit codes: 0 done, or nothing to do; 2 a mistake in the call, or refused or failed with nothing changed; 3 failed
-    part-way, highwater tune rollback restores what was there before; 130 interrupted.
+    Exit codes: 0 done, or nothing to do; 2 usage error, or refused or failed with nothing changed; 3 failed
+    part-way; run `highwater tune rollback` to restore the previous state; 130 interrupted.
     """
     with errors_in_one_line():
         wanted = tuning_request(options)

@@ -68,7 +68,7 @@ def check(
 ) -> None:
     """Compare this host with the recommendations; changes nothing.
 
-    Exit codes: 0 everything is as recommended or unknown, 1 something differs, 2 a mistake in the call. Knobs that a
+    Exit codes: 0 everything is as recommended or unknown, 1 something differs, 2 usage error. Knobs that a
     plain apply never changes (advice, limits of logins) are shown, but do not count.
     """
     with errors_in_one_line():

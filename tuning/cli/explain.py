@@ -61,7 +61,7 @@ class ExplainDocument:
 
 
 def explain(
-    knob_id: Annotated[str, typer.Argument(metavar="KNOB", help="As `highwater tune list` names it.")],
+    knob_id: Annotated[str, typer.Argument(metavar="KNOB", help="Knob to explain, as `highwater tune list` names it.")],
     root: RootOption = THIS_HOST,
     data_dir: DataDirOption = None,
     workload: WorkloadOption = None,
@@ -72,7 +72,7 @@ def explain(
     """Explain a knob: what it does, its recommended value on this host with formula and sources, obstacles to a change,
     which file wins at boot, and what was measured here.
 
-    Exit codes: 0, or 2 for an unknown knob or another mistake in the call.
+    Exit codes: 0, or 2 for an unknown knob or another usage error.
     """
     with errors_in_one_line():
         knob = find_knob(knob_id)

@@ -48,7 +48,7 @@ def facts(
 ) -> None:
     """Describe this host: processors, memory, disks, file systems, network, limits, and other programs that tune it.
 
-    Exit codes: 0, or 2 for a mistake in the call.
+    Exit codes: 0, or 2 for a usage error.
     """
     with errors_in_one_line():
         inputs = workload_of(data_dir, None, None, unit)

@@ -64,7 +64,7 @@ def list_knobs(
 ) -> None:
     """List the knobs, whether each can be set on this host, and if not, why; changes nothing.
 
-    Exit codes: 0, or 2 for a mistake in the call.
+    Exit codes: 0, or 2 for a usage error.
     """
     with errors_in_one_line():
         inputs = workload_of(data_dir, None, None, unit)

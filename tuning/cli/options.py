@@ -47,7 +47,7 @@ RootOption = Annotated[
 DataDirOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--data-dir", metavar="DIR", help="Data directory of the broker; repeatable. Default: /var/lib/highwater."
+        "--data-dir", metavar="DIR", help="Data directory of the broker; may be repeated. Default: /var/lib/highwater."
     ),
 ]
 WorkloadOption = Annotated[
@@ -56,7 +56,7 @@ WorkloadOption = Annotated[
         "--workload",
         "-w",
         metavar="KEY=VALUE",
-        help="The load of this host, instead of the defaults; repeatable. Keys: "
+        help="The load of this host, instead of the defaults; may be repeated. Keys: "
         "disk_write_rate (measured for one data disk, such as 400MB/s), write_rate (appended on this host, such as "
         "100MB/s), lag (of consumers, such as 30s), retention (such as 604800s), partitions, partition_size, "
         "segment_size, connections, link (such as 10Gbit/s), rtt (such as 1ms), broker (highwater or apache-kafka), "
@@ -76,19 +76,21 @@ UnitOption = Annotated[
     typer.Option(
         "--unit",
         metavar="UNIT",
-        help="Service unit of the broker; repeatable. Default: highwater-broker@.service.",
+        help="Service unit of the broker; may be repeated. Default: highwater-broker@.service.",
     ),
 ]
 OnlyOption = Annotated[
-    list[str] | None, typer.Option("--only", metavar="KNOB", help="Select only this knob; repeatable.")
+    list[str] | None, typer.Option("--only", metavar="KNOB", help="Select only this knob; may be repeated.")
 ]
-SkipOption = Annotated[list[str] | None, typer.Option("--skip", metavar="KNOB", help="Skip this knob; repeatable.")]
+SkipOption = Annotated[
+    list[str] | None, typer.Option("--skip", metavar="KNOB", help="Skip this knob; may be repeated.")
+]
 AcceptRiskOption = Annotated[
     list[str] | None,
     typer.Option(
         "--accept-risk",
         metavar="KNOB",
-        help="Set this knob although it reduces durability or safety; repeatable.",
+        help="Set this knob although it reduces durability or safety; may be repeated.",
     ),
 ]
 ProfileOption = Annotated[
@@ -97,7 +99,7 @@ ProfileOption = Annotated[
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 LoginOption = Annotated[
     list[str] | None,
-    typer.Option("--login", metavar="WHO", help="User, @group or * whose login limits are set; repeatable."),
+    typer.Option("--login", metavar="WHO", help="User, @group or * whose login limits are set; may be repeated."),
 ]
 KeepSwapOption = Annotated[
     bool, typer.Option("--keep-swap", help="Leave swap on; set MemorySwapMax=0 on the broker's units instead.")

@@ -45,7 +45,7 @@ def plan(
 ) -> None:
     """Show what apply would change, now and in which files; changes nothing.
 
-    Exit codes: 0 nothing would change, 1 something would, 2 a mistake in the call.
+    Exit codes: 0 nothing would change, 1 something would, 2 usage error.
     """
     with errors_in_one_line():
         wanted = tuning_request(options)

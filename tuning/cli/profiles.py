@@ -47,14 +47,14 @@ class ProfilesDocument:
 
 
 def profiles(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Only this profile.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show only this profile.")] = None,
     root: RootOption = THIS_HOST,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the profiles for --profile of plan and apply, and for host.profile of a workload file.
 
-    Exit codes: 0, or 2 for a mistake in the call.
+    Exit codes: 0, or 2 for a usage error.
     """
     with errors_in_one_line():
         chosen = PROFILES if name is None else (find_profile(name),)

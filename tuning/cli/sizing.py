@@ -46,14 +46,14 @@ def sizing(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Use the disk speed of this output of `highwater bench storage probe DIR --json`.",
+            help="Take the disk speed from this file, written by `highwater bench storage probe DIR --json`.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Calculate the page cache that this host has left, with Highwater's broker and with Apache Kafka and its heap.
 
-    Exit codes: 0, or 2 for a mistake in the call.
+    Exit codes: 0, or 2 for a usage error.
     """
     with errors_in_one_line():
         inputs = workload_of(data_dir, workload, None, unit)

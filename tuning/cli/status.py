@@ -39,7 +39,7 @@ def status(root: RootOption = THIS_HOST, data_dir: DataDirOption = None, as_json
     """Show which changes by Highwater are in force, which somebody else changed since, and interrupted runs.
 
     Exit codes: 0 every change by Highwater is in force, or there is none; 1 a change is not in force, a run was
-    interrupted, or a file of Highwater is in no journal; 2 a damaged journal or a mistake in the call.
+    interrupted, or a file of Highwater is in no journal; 2 a damaged journal, or a usage error.
     """
     with errors_in_one_line():
         inputs = workload_of(data_dir, None)

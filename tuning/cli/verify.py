@@ -75,8 +75,8 @@ def verify(
     --profile or with an option of the recommendation (--data-dir, --workload, --broker-config, --unit, --accept-risk)
     it verifies recommended values instead.
 
-    Exit codes: 0 everything that can be verified is in effect, or nothing is applied; 1 something is not; 2 a mistake
-    in the call.
+    Exit codes: 0 everything that can be verified is in effect, or nothing is applied; 1 something is not; 2 usage
+    error.
     """
     of_recommendation = (options.data_dir, options.workload, options.broker_config, options.unit, options.accept_risk)
     is_recommended = recommended or any(option is not None for option in (profile, *of_recommendation))

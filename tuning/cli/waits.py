@@ -44,7 +44,7 @@ class WaitsDocument:
 
 def waits(
     process: Annotated[str, typer.Argument(metavar="PROCESS", help="A process id, or a service unit that runs.")],
-    seconds: Annotated[float, typer.Option(help="How long to watch; Ctrl-C ends it earlier.")] = 30.0,
+    seconds: Annotated[float, typer.Option(help="Seconds to watch; Ctrl-C ends it earlier.")] = 30.0,
     at_least: Annotated[str, typer.Option("--at-least", metavar="TIME", help="Leave out shorter waits.")] = "1ms",
     as_json: JsonOption = False,
 ) -> None:
@@ -53,7 +53,7 @@ def waits(
     For Highwater and for Apache Kafka. Changes nothing; the kernel's own trace is read, as root, and the broker's speed
     changes little. All processes that PROCESS started are watched too.
 
-    Exit codes: 0, or 2 for a mistake in the call or a kernel that cannot.
+    Exit codes: 0, or 2 for a usage error or a kernel that cannot trace this.
     """
     with errors_in_one_line():
         if not 0 < seconds <= _LONGEST_S:

@@ -150,7 +150,7 @@ def create_partitions(access: Access, request: Any, handle: Handle) -> Reply:
 
 
 def delete_topics(access: Access, request: Any, handle: Handle) -> Reply:
-    """DELETE on the topic. Who may not describe the topic of an id does not learn its name."""
+    """DELETE on the topic. Principal to deny describe the topic of an id does not learn its name."""
     node = access.node
     if not node.administration.is_controller or not node.config.boolean("delete.topic.enable"):
         return handle(request)

@@ -19,8 +19,9 @@ WhereOption = Annotated[
     typer.Option(
         "--where",
         metavar="EXPR",
-        help="Only records for which this is true: RocketMQ's SQL92 filter over headers, key, value, topic, partition, "
-        "offset and timestamp. Example: \"hw-disposition = 'exhausted' AND timestamp >= '2026-01-31T12:00:00Z'\".",
+        help="Select only records for which this is true: RocketMQ's SQL92 filter over headers, key, value, topic, "
+        "partition, offset and timestamp. "
+        "Example: \"hw-disposition = 'exhausted' AND timestamp >= '2026-01-31T12:00:00Z'\".",
         show_default=False,
     ),
 ]

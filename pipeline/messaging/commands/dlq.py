@@ -37,7 +37,7 @@ from highwater.pipeline.messaging.topics import Topics
 app = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, replay exactly once, drop.")
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic of dead letters, dlq.<topic>.<group>.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")]
 
 
 @app.command("list")
@@ -46,7 +46,7 @@ def list_(
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the topics of dead letters, with how many there are and why."""
+    """List the topics of dead letters, with the number and the reasons of their records."""
     with reporting_all():
         client = Cluster(bootstrap_server, command_config).client_config
         topics = Topics(client)
@@ -112,7 +112,10 @@ def replay(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="TOPIC", help="Where to, such as the group's TOPIC.GROUP.retry.", show_default="the origin"
+            "--to",
+            metavar="TOPIC",
+            help="Topic to write to, such as the group's TOPIC.GROUP.retry.",
+            show_default="the origin",
         ),
     ] = None,
     name: Annotated[
@@ -129,8 +132,8 @@ def replay(
 ) -> None:
     """Write dead letters back to where they came from, or to a topic, each exactly once; they also stay.
 
-    A replay that is killed goes on when the same command is given again, and after its end the same command writes
-    only dead letters that are new. Another --where, --to or --name is another replay and begins at the start.
+    An interrupted replay continues when the same command is run again. After it has finished, the same command writes
+    only new dead letters. With another --where, --to or --name it is another replay, which begins at the start.
     """
     with reporting_all():
         cluster = Cluster(bootstrap_server, command_config)
@@ -183,21 +186,26 @@ def _others(cluster: Cluster, topic: str, group: str) -> list[str]:
 def drop(
     topic: TopicArgument,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
-    all_: Annotated[bool, typer.Option("--all", help="Drop all that are there now.")] = False,
-    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Of this partition only.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Drop all dead letters that are there now.")] = False,
+    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Drop only from this partition.")] = None,
     before_offset: Annotated[
-        int | None, typer.Option("--before-offset", min=0, help="Drop those before this offset; needs --partition.")
+        int | None,
+        typer.Option("--before-offset", min=0, help="Drop dead letters before this offset; needs --partition."),
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option("--before", metavar="TIME", help="Drop those that died before: 2026-01-31T12:00:00Z."),
+        typer.Option(
+            "--before",
+            metavar="TIME",
+            help="Drop records that became dead letters before this time, such as 2026-01-31T12:00:00Z.",
+        ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     dry_run: DryRunOption = False,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete the oldest dead letters of each partition for good, up to an offset or a time, after a question."""
+    """Permanently delete the oldest dead letters of each partition, up to an offset or a time, after asking."""
     with reporting_all():
         if sum((all_, before_offset is not None, before is not None)) != 1:
             raise UsageError("give one of --all, --before-offset, --before")

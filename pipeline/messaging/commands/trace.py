@@ -27,7 +27,7 @@ def trace(
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the way of one record: retries, delays, dead letters and replays that hw-origin or traceparent connect.
+    """Trace one record through retries, delays, dead letters and replays (linked by hw-origin or traceparent).
 
     It looks in the record's origin, in the topics of retries, delays and dead letters, and in those of --topic, from
     the time of the record on. Moved records are there for as long as the mover keeps them.

@@ -30,8 +30,10 @@ from highwater.pipeline.messaging.record import Record
 from highwater.pipeline.messaging.stopping import stop_signals
 from highwater.pipeline.messaging.topics import Topics
 
-retry = typer.Typer(no_args_is_help=True, help="Retried records: what waits or is parked; the mover.")
-delay = typer.Typer(no_args_is_help=True, help="Delayed records: what waits in the levels; the mover.")
+retry = typer.Typer(
+    no_args_is_help=True, help="List retried records that wait or are parked, and run the mover that delivers them."
+)
+delay = typer.Typer(no_args_is_help=True, help="List delayed records that wait, and run the mover that delivers them.")
 
 _PARKED = ".retry.parked"
 _LATE_MS = 10_000
@@ -131,7 +133,11 @@ def run(
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
     name: Annotated[
         str | None,
-        typer.Option("--name", help="With a name, a mover goes on at once after a kill; one mover of a name runs."),
+        typer.Option(
+            "--name",
+            help="Name of this mover. A named mover resumes at once after a crash; only one mover with a given name "
+            "can run.",
+        ),
     ] = None,
     levels: Annotated[
         str | None,
@@ -145,7 +151,7 @@ def run(
     """Deliver records of all retry and delay topics when they are due, until SIGTERM or Ctrl-C.
 
     One process serves all levels, and several share the work. Each record is delivered exactly once for readers with
-    isolation.level=read_committed, and never early. Exit codes: 0 stopped, 1 cannot go on, 2 wrong usage.
+    isolation.level=read_committed, and never early. Exit codes: 0 stopped, 1 cannot continue, 2 usage error.
     """
     with reporting_all():
         levels_ms = ROCKETMQ_LEVELS_MS if levels is None else parse_delays_ms(levels)
