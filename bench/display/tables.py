@@ -86,8 +86,8 @@ def print_plan(plan: Plan, price: Price | None = None) -> None:
     )
     if len(specification.cells) > 1 and blocks < LEAST_FOR_INTERVAL:
         console.print(
-            f"[yellow]note[/] nothing can be decided between cells: an interval needs {LEAST_FOR_INTERVAL} trials of "
-            f"each, and there are {blocks}; --trials {LEAST_FOR_INTERVAL} is the least",
+            f"[yellow]note:[/] too few trials to compare cells: an interval needs at least {LEAST_FOR_INTERVAL} per "
+            f"cell and this plan has {blocks}; use --trials {LEAST_FOR_INTERVAL} or more",
             soft_wrap=True,
         )
     if price is not None:

@@ -419,7 +419,7 @@ def test_plan_shows_the_plan_and_refuses_what_run_would_refuse(workload: Path, t
 
 
 def test_plan_says_before_the_run_that_too_few_trials_decide_nothing(workload: Path) -> None:
-    told = "an interval needs 5 trials of each"
+    told = "an interval needs at least 5 per cell"
     assert told not in call("plan", workload, "--trials", "4").stdout, "it has one cell"
     workload.write_text(workload.read_text() + "matrix: {topics.partitions: [2, 4]}\n")
     assert told in call("plan", workload, "--trials", "4").stdout

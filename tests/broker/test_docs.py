@@ -12,7 +12,8 @@ from typer.core import TyperGroup
 from highwater.broker.cli import app
 from highwater.kafka.protocol.apis import APIS, CLUSTER_APIS
 
-TEXT = (Path(__file__).parents[2] / "docs" / "broker.md").read_text("utf-8")
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "broker.md").read_text("utf-8")
 GROUP = typer.main.get_group(app)
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
 SHOWN = re.findall(r"highwater broker ([a-z-]+)(.*)", "\n".join(text for language, text in BLOCKS if not language))
@@ -31,6 +32,20 @@ def test_the_tables_of_apis_are_the_brokers() -> None:
         for apis in (APIS, CLUSTER_APIS)
         for api in sorted(apis.values())
     ]
+
+
+def test_the_page_for_a_new_api_names_each_table_of_all_apis() -> None:
+    _, _, after = (ROOT / "docs" / "extending.md").read_text("utf-8").partition("## Add an API")
+    section, _, _ = after.partition("\n## ")
+    names = {api.name for api in (*APIS.values(), *CLUSTER_APIS.values())}
+    tables = [
+        str(path.relative_to(ROOT))
+        for room in ("broker", "highwater/kafka")
+        for path in (ROOT / room).rglob("*.py")
+        if names <= set(re.findall(r'"(\w+)"', path.read_text("utf-8")))
+    ]
+    assert len(tables) >= 2
+    assert [table for table in tables if f"`{table}`" not in section] == []
 
 
 def test_every_command_is_shown() -> None:
