@@ -125,6 +125,11 @@ compiled: setup-dev ## A wheel in dist/ whose broker runs hot modules as machine
 	@rm -rf build
 	HIGHWATER_COMPILED=1 $(BIN)/python -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist .
 
+.PHONY: release
+# Compiled wheels need Maven, for headers of Python; Debian's hosts need root and debootstrap, those of the other processor QEMU.
+release: setup-dev ## What is published, from the last commit into dist/: built twice, tested alone (an hour; ARGS="--only wheel --tests quick")
+	@$(BIN)/python -m tools.release $(ARGS)
+
 .PHONY: bench-broker
 bench-broker: setup ## Compare the broker with Apache Kafka (about three hours; ARGS="--quick" to try it; Java, Maven, npm, gcc)
 	@$(BIN)/python -m tools.beside_kafka $(ARGS)

@@ -25,7 +25,7 @@ def compiled() -> list[Extension]:
         from mypyc.build import mypycify
     except ImportError:
         sys.exit("setup.py: HIGHWATER_COMPILED=1 needs mypy beside the dependencies: make compiled has both")
-    names = runpy.run_path(str(HERE / "broker/server/compiled.py"))["MODULES"]
+    names = runpy.run_path(str(HERE / "highwater/broker/server/compiled.py"))["MODULES"]
     # Not pyproject.toml's settings: those name a plug-in, and a cache that belongs to another set of options.
     options = ["--config-file=", "--strict", "--ignore-missing-imports", f"--cache-dir={BUILT}/types"]
     paths = [f"{name.replace('.', '/')}.py" for name in names]

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the files beside it anew, from pyproject.toml and constraints.txt: what setup.sh may install, with SHA-256 of each file.
-# And those of programs that have versions of their own: uv, pip-audit, Apache Otava, what suites of tests/compat/ fetch.
+# And those of programs that have versions of their own: uv, pip-audit, Apache Otava, what suites of tests/compat/ fetch,
+# the tools of a release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,4 +35,6 @@ echo "kafka-python" | lock kafka-python.txt "kafka-python, whose sources have it
 program requirements/uv.txt "What makes these files" "uv==0.13.9"
 program requirements/pip-audit.txt "What asks for known vulnerabilities" "pip-audit==2.10.1"
 program requirements/oidc-provider-mock.txt "A provider of logins, for tests" "oidc-provider-mock==0.3.4"
+program requirements/release.txt "What make release builds with" "ziglang==0.17.1
+cyclonedx-python-lib==11.12.0"
 program bench/history/otava.txt "Apache Otava" "apache-otava==0.8.0"

@@ -75,6 +75,7 @@ def test_the_lab_runs_beside_steps_and_its_output_comes_in_one_piece(tmp_path: P
         "make simulate SEEDS=150",
         "make compat SUITES=--quick",
         "python -m tests.drills.pipeline",
+        "make release ARGS=--only",
         "make compat SUITES=--quick",
         "gate results/ci-gate",
     ]

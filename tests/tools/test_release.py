@@ -1,0 +1,82 @@
+"""What is published: archives of the same bytes, which file is tried where, what is listed as installed with it."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tools.release import __main__ as release
+from tools.release import compiled
+from tools.release.archives import read_wheel, rewrite_tar, write_wheel
+from tools.release.bill import installed_with
+from tools.release.places import DebianHost, LocalPython, Place, fitting
+
+ROOT = Path(__file__).parents[2]
+_EPOCH_S = 1_700_000_000
+_RECORD = "a-1.dist-info/RECORD"
+
+
+def test_a_wheel_has_the_same_bytes_whatever_the_order_of_its_files(tmp_path: Path) -> None:
+    files = {"b.py": b"b", "a.py": b"a", _RECORD: b"old", "a-1.dist-info/WHEEL": b"Wheel-Version: 1.0\n"}
+    one, two = tmp_path / "one.whl", tmp_path / "two.whl"
+    write_wheel(one, files, _EPOCH_S)
+    write_wheel(two, dict(reversed(files.items())), _EPOCH_S)
+    assert one.read_bytes() == two.read_bytes()
+    with zipfile.ZipFile(one) as archive:
+        assert archive.namelist()[-1] == _RECORD
+        assert {entry.date_time for entry in archive.infolist()} == {(2023, 11, 14, 22, 13, 20)}
+    record = read_wheel(one)[_RECORD].decode().splitlines()
+    assert record[-1] == f"{_RECORD},,"
+    assert "a.py,sha256=ypeBEsobvcr6wjGzmiPcTaeG7_gUfE5yuYB3ha_uSLs,1" in record
+
+
+def test_a_tar_has_nothing_of_the_machine_in_it(tmp_path: Path) -> None:
+    made = []
+    for number, owner in enumerate(("one", "two")):
+        path = tmp_path / f"{owner}.tar.gz"
+        with tarfile.open(path, "w:gz") as archive:
+            for name in ("a/b", "a/a") if number else ("a/a", "a/b"):
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mtime, entry.uname, entry.mode = 1, number, owner, 0o600 + number
+                archive.addfile(entry, io.BytesIO(b"x"))
+        rewrite_tar(path, _EPOCH_S)
+        made.append(path.read_bytes())
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "fits"),
+    [
+        ("h-1-py3-none-any.whl", LocalPython("3.12", "python3.12", "aarch64"), True),
+        ("h-1.tar.gz", DebianHost("trixie", "aarch64"), True),
+        ("h-1-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl", DebianHost("bookworm", "x86_64"), True),
+        ("h-1-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl", DebianHost("bookworm", "aarch64"), False),
+        ("h-1-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl", DebianHost("trixie", "x86_64"), False),
+    ],
+)
+def test_a_file_is_tried_where_pip_takes_it(name: str, place: Place, fits: bool) -> None:
+    assert fitting(name, place) is fits
+
+
+def test_compiled_wheels_are_for_this_python_and_newer() -> None:
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert here in compiled.pythons()
+    assert all(version >= here for version in compiled.pythons())
+    assert bool(compiled.left_out()) == (here != "3.11")
+
+
+def test_the_bill_lists_what_is_needed_and_what_that_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    found = dict(installed_with(project["dependencies"]))
+    assert {"confluent-kafka", "typer", "click"} <= found.keys()
+    assert not {"pyspark", "pytest"} & found.keys()
+
+
+def test_each_kind_can_be_asked_for() -> None:
+    assert [each.value for each in release.Only] == [kind.name for kind in release.KINDS]

@@ -1,0 +1,151 @@
+"""Builds what is published into dist/ from a clean clone, twice, and tests each file from the file alone.
+
+    python -m tools.release [--only wheel] [--tests quick|all|none]
+
+Exit status: 0 when the two builds are the same bytes and all tests passed, 1 when not, 2 when something is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from highwater.common.errors import UsageError
+from highwater.common.units import size_text
+from tools.release import compiled
+from tools.release.bill import write_bill
+from tools.release.building import ROOT, Build, clean_build
+from tools.release.places import LocalPython, Place, fitting, places, try_everywhere, why_no_hosts
+from tools.release.wheels import pure_wheel, source_distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """build: writes files into Build.out, after the kinds before it. test: what was seen of one file, by line."""
+
+    name: str
+    build: Callable[[Build], list[Path]]
+    test: Callable[[Path, tuple[Place, ...]], list[str]]
+
+
+def _try_wheel(artefact: Path, chosen: tuple[Place, ...]) -> list[str]:
+    return try_everywhere(artefact, tuple(place for place in chosen if fitting(artefact.name, place)))
+
+
+def _try_source(artefact: Path, chosen: tuple[Place, ...]) -> list[str]:
+    """With pip's own build of it, which takes setuptools from the index; once, as the wheel is tried everywhere."""
+    return try_everywhere(artefact, tuple(place for place in chosen if isinstance(place, LocalPython))[:1])
+
+
+KINDS: Final = (
+    Kind("sdist", source_distribution, _try_source),
+    Kind("wheel", pure_wheel, _try_wheel),
+    Kind("compiled", compiled.compiled_wheels, _try_wheel),
+)
+
+
+class Only(StrEnum):
+    """The names of KINDS."""
+
+    SDIST = "sdist"
+    WHEEL = "wheel"
+    COMPILED = "compiled"
+
+
+class Tests(StrEnum):
+    """How much is tested: nothing, this Python, or every Python and Debian host that this machine can have."""
+
+    NONE = "none"
+    QUICK = "quick"
+    ALL = "all"
+
+
+def main(
+    only: Annotated[
+        list[Only] | None, typer.Option(help="Build this kind, and what it is made of; repeatable.")
+    ] = None,
+    tests: Annotated[Tests, typer.Option(help="Where each file is tried out.")] = Tests.ALL,
+    out: Annotated[Path, typer.Option(metavar="DIRECTORY", help="Where files go.")] = ROOT / "dist",
+) -> None:
+    """Build, compare two builds, test, and print a table."""
+    wanted = {each.value for each in only or Only}
+    kinds = [kind for kind in KINDS if kind.name in wanted or (kind.name == "wheel" and "compiled" in wanted)]
+    with clean_build() as build, clean_build() as again:
+        made = {kind: _built(kind, build) for kind in kinds}
+        for kind in kinds:
+            _built(kind, again)
+        files = [path for each in made.values() for path in each]
+        unlike = [path.name for path in files if _digest(path) != _digest(again.out / path.name)]
+        if unlike:
+            _end(1, f"two builds differ: {', '.join(unlike)}")
+        out.mkdir(parents=True, exist_ok=True)
+        for path in files:
+            write_bill(Path(shutil.copy(path, out)), _digest(path), build)
+    chosen = _places(tests)
+    rows, failed = [], False
+    for kind, paths in made.items():
+        for path in (out / path.name for path in paths):
+            try:
+                seen = kind.test(path, chosen) or ["built, not run: no such Python or processor here"]
+            except UsageError as error:
+                seen, failed = [f"FAILED: {error}"], True
+            rows.append((path, seen))
+    _write_digests(out)
+    _print_table(rows)
+    if "compiled" in wanted and (lacking := compiled.left_out()):
+        typer.echo(f"NOT BUILT: {lacking}")
+    if tests is Tests.ALL and (lacking := why_no_hosts()):
+        typer.echo(f"NOT TESTED: {lacking}")
+    if failed:
+        _end(1, "not every artefact passed")
+
+
+def _built(kind: Kind, build: Build) -> list[Path]:
+    typer.echo(f"==> {kind.name}: building from {build.source}", err=True)
+    return kind.build(build)
+
+
+def _places(tests: Tests) -> tuple[Place, ...]:
+    if tests is Tests.NONE:
+        return ()
+    if tests is Tests.QUICK:
+        return (LocalPython(f"{sys.version_info.major}.{sys.version_info.minor}", sys.executable),)
+    return tuple(places())
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write_digests(out: Path) -> None:
+    files = sorted(path for path in out.iterdir() if path.is_file() and path.name != "SHA256SUMS")
+    (out / "SHA256SUMS").write_text("".join(f"{_digest(path)}  {path.name}\n" for path in files), "utf-8")
+
+
+def _print_table(rows: Iterable[tuple[Path, list[str]]]) -> None:
+    for path, seen in rows:
+        typer.echo(f"{path.name}\n    {size_text(path.stat().st_size)}, SHA-256 {_digest(path)[:16]}, two builds alike")
+        for line in seen:
+            typer.echo(f"    {line}")
+
+
+def _end(status: int, line: str) -> None:
+    typer.echo(f"release: {line}", err=True)
+    raise typer.Exit(status)
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except UsageError as error:
+        typer.echo(f"release: {error}", err=True)
+        sys.exit(2)

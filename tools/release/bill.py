@@ -1,0 +1,71 @@
+"""The software bill of materials of an artefact, as CycloneDX JSON: what it is, and all that pip installs with it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+import uuid
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tools.release.building import ROOT, Build, release_tools
+
+
+def write_bill(artefact: Path, digest: str, build: Build) -> Path:
+    """Write it beside the artefact. The versions are those of constraints.txt, with which the tests pass."""
+    sys.path.append(str(release_tools()))
+    from cyclonedx.model import HashAlgorithm, HashType
+    from cyclonedx.model.bom import Bom, BomMetaData
+    from cyclonedx.model.component import Component, ComponentType
+    from cyclonedx.model.license import LicenseExpression
+    from cyclonedx.output import make_outputter
+    from cyclonedx.schema import OutputFormat, SchemaVersion
+    from packageurl import PackageURL
+
+    project = tomllib.loads((build.source / "pyproject.toml").read_text("utf-8"))["project"]
+    ours = Component(
+        name=project["name"],
+        version=build.version,
+        type=ComponentType.APPLICATION,
+        purl=PackageURL("pypi", None, project["name"], build.version),
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)],
+        licenses=[LicenseExpression(project["license"])],
+        bom_ref=artefact.name,
+    )
+    # Two builds of the same file have the same number.
+    bill = Bom(
+        metadata=BomMetaData(component=ours, timestamp=datetime.fromtimestamp(build.epoch_s, UTC)),
+        serial_number=uuid.uuid5(uuid.NAMESPACE_URL, digest),
+    )
+    for name, version in installed_with(project["dependencies"]):
+        locator = PackageURL("pypi", None, name, version)
+        needed = Component(name=name, version=version, type=ComponentType.LIBRARY, purl=locator, bom_ref=str(locator))
+        bill.components.add(needed)
+        bill.register_dependency(ours, [needed])
+    path = artefact.with_name(f"{artefact.name}.cdx.json")
+    text = make_outputter(bill, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=1)
+    path.write_text(text + "\n", "utf-8")
+    return path
+
+
+def installed_with(requirements: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Name and version of what these need on Linux, directly or not."""
+    constraints = (ROOT / "constraints.txt").read_text("utf-8")
+    versions = {
+        canonicalize_name(name): version for name, version in re.findall(r"^([\w.-]+)==(\S+)", constraints, re.M)
+    }
+    waiting, seen = [Requirement(text) for text in requirements], set()
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        if name in seen or (wanted.marker is not None and not wanted.marker.evaluate({"extra": ""})):
+            continue
+        seen.add(name)
+        yield name, versions[name]
+        waiting += map(Requirement, metadata.requires(name) or ())
