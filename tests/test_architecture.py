@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "admin": ("common", "kafka"),
     # Commands that run a cluster on this host ask it as the other commands of the group do.
     "broker": ("admin", "common", "kafka"),
-    "testing": ("broker", "common"),
+    "testing": ("broker", "common", "kafka"),
     "tuning": ("common",),
     "drawing": ("common",),
     "results": ("common",),

@@ -34,26 +34,26 @@ class KafkaBroker:
         self._brokers = brokers
         self._folder = folder
         self._log_level = log_level
-        self._process_id: int | None = None
+        self.process_id: int | None = None
+        """None after `stop` and `kill`."""
         self._held = ExitStack()
-        processes = int(settings.get("highwater.processes", 0))
-        port = _hold_ports(self._held, 1 + processes)
+        processes = settings.get("highwater.processes", "")
+        port = _hold_ports(self._held, 1 + int(processes) if processes.isdigit() else 1)
         defaults = {**FOR_TESTS, "listeners": f"PLAINTEXT://{_HOST}:{{port}}", "log.dirs": str(folder / "log")}
         self._settings = {name: text.replace("{port}", str(port)) for name, text in {**defaults, **settings}.items()}
         self._log_file = folder / "broker.log"
         self.bootstrap_servers = ""
         """HOST:PORT, the same over all restarts."""
-        self._start()
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def log(self) -> str:
         """What the broker has logged so far."""
         return self._log_file.read_text("utf-8", "replace")
-
-    @property
-    def is_running(self) -> bool:
-        """False after `stop` and `kill`."""
-        return self._process_id is not None
 
     def stop(self) -> None:
         """Stop it in order, with SIGTERM."""
@@ -92,10 +92,10 @@ class KafkaBroker:
         answer = self._brokers.ask(order)
         if not answer["address"]:
             raise BrokerError(f"the broker does not start: {last_words_in(self._log_file)}")
-        self._process_id, self.bootstrap_servers = answer["process_id"], answer["address"]
+        self.process_id, self.bootstrap_servers = answer["process_id"], answer["address"]
 
     def _end(self, number: signal.Signals) -> None:
-        process_id, self._process_id = self._process_id, None
+        process_id, self.process_id = self.process_id, None
         if process_id is not None:
             self._brokers.ask({"end": process_id, "signal": number})
 

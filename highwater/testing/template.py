@@ -25,12 +25,30 @@ from highwater.common.child_process import ends_with_parent
 
 _START_WITHIN_S: Final = 60.0
 _STOP_WITHIN_S: Final = 30.0
+_FIRST_API: Final = "api_versions"
+_NEXT_APIS: Final = (
+    "find_coordinator",
+    "join_group",
+    "sync_group",
+    "heartbeat",
+    "list_offsets",
+    "offset_fetch",
+    "offset_commit",
+    "leave_group",
+    "create_topics",
+    "init_producer_id",
+)
+"""The other requests of most tests. Codecs of Produce, Fetch and Metadata are no part of kio."""
 
 
 def main() -> None:
     with guarded_folder() as folder:
         _say(folder=str(folder))
         _import_all()
+        _prepare(_FIRST_API)
+        for name in _NEXT_APIS:
+            if not select.select([sys.stdin], [], [], 0)[0]:  # while no order waits
+                _prepare(name)
         brokers: set[int] = set()
         for line in iter(sys.stdin.readline, ""):
             order = json.loads(line)
@@ -61,9 +79,16 @@ def _import_all() -> None:
     for name in ("alone.assembly", "server.broker", *(f"handlers.{each.name}" for each in _modules(handlers))):
         import_module(f"highwater.broker.{name}")
     socket.getaddrinfo("127.0.0.1", None)  # it imports a codec
-    # What exists now is for ever: no collection of a copy looks at it, so that its pages stay shared.
-    gc.collect()
-    gc.freeze()
+
+
+def _prepare(name: str) -> None:
+    """Load the codecs of an API."""
+    from highwater.kafka.protocol import cold
+    from highwater.kafka.protocol.apis import APIS
+
+    (api,) = (each for each in APIS.values() if each.name == name)
+    for version in range(max(api.min_version, api.served_from), api.max_version + 1):
+        cold.prepare(name, version)
 
 
 def _modules(package: Any) -> list[pkgutil.ModuleInfo]:
@@ -74,6 +99,8 @@ def _start(order: dict[str, Any]) -> tuple[int, str]:
     """Return the id of the process of a broker, and its address; no address if it did not start."""
     reading, writing = os.pipe()
     template = os.getpid()
+    # What exists now is for ever: no collection of a copy looks at it, so that its pages stay shared.
+    gc.freeze()
     process_id = os.fork()
     if not process_id:
         os.close(reading)

@@ -53,7 +53,7 @@ def test_what_is_acknowledged_outlives_stops_and_kills(brokers: Brokers) -> None
     broker.restart()
     acknowledge(broker, "orders", b"2")
     broker.kill()
-    assert not broker.is_running
+    assert broker.process_id is None
     broker.restart()
     assert broker.bootstrap_servers == address
     assert values(broker, "orders", 2) == [b"1", b"2"]

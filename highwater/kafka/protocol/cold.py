@@ -67,6 +67,12 @@ def decode_response(schema: str, version: int, decoder: Decoder) -> Any:
     return _reader(schema, version, EntityType.response)(decoder)
 
 
+def prepare(schema: str, version: int) -> None:
+    """Load what a broker needs for one version of an API, so that its first request does not wait for that."""
+    _reader(schema, version, EntityType.request)
+    _writer(schema, version, EntityType.response)
+
+
 @functools.cache
 def _entity(schema: str, version: int, kind: EntityType) -> type[Any]:
     newer = older_schemas.newer_version(schema, version)
