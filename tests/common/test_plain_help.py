@@ -25,7 +25,7 @@ def test_flags_have_no_type_and_defaults_no_parentheses() -> None:
     assert "--verbose Log more." in lines
     assert "--help Show this message and exit." in lines
     assert any(line.startswith("--port <int> [0<=x<=65535] Port to listen on") for line in lines)
-    assert "[default: 9092]" in "\n".join(lines)
+    assert "--host <str> Address to listen on and to advertise to clients. [default: 127.0.0.1]" in lines
 
 
 def test_an_argument_that_may_be_left_out_has_one_pair_of_brackets() -> None:
