@@ -12,7 +12,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.fencing import as_known
+from highwater.broker.handlers.error_by_version import for_version
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC
@@ -29,7 +29,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     deferred = Deferred()
 
     def answer(error: ErrorCode) -> None:
-        deferred.complete({"error_code": as_known(error, knows_fenced=context.version >= 2)})
+        deferred.complete({"error_code": for_version(error, knows_fenced=context.version >= 2)})
 
     producer = Producer(request.producer_id, request.producer_epoch)
     node.transactions.add_partitions(request.transactional_id, producer, [(OFFSETS_TOPIC, partition)], answer)

@@ -20,7 +20,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.fencing import as_known
+from highwater.broker.handlers.error_by_version import for_version
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.txn.transaction import Producer
@@ -111,7 +111,7 @@ def _verify(
 
 
 def _encode(outcomes: Outcomes, version: int) -> list[Answer]:
-    outcomes = {key: as_known(error, knows_fenced=version >= 2) for key, error in paced(outcomes.items())}
+    outcomes = {key: for_version(error, knows_fenced=version >= 2) for key, error in paced(outcomes.items())}
     return [
         {
             "name": topic,

@@ -20,7 +20,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.fencing import as_known
+from highwater.broker.handlers.error_by_version import for_version
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.txn.transaction import NO_EPOCH, NO_PRODUCER, NO_PRODUCER_ID, InitAnswer, Producer
@@ -49,7 +49,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
 def _encode(context: RequestContext, value: InitAnswer) -> Answer:
     return {
-        "error_code": as_known(value.error_code, knows_fenced=context.version >= 4),
+        "error_code": for_version(value.error_code, knows_fenced=context.version >= 4),
         "producer_id": value.producer.producer_id,
         "producer_epoch": value.producer.epoch,
     }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.fencing import as_known
+from highwater.broker.handlers.error_by_version import for_version
 from highwater.broker.handlers.member import member_of
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition, Verify
@@ -60,7 +60,7 @@ def verifier(
         if error is ErrorCode.transaction_abortable and not knows_abortable:
             return ErrorCode.invalid_txn_state
         # No version of Produce or TxnOffsetCommit has PRODUCER_FENCED.
-        return as_known(error, knows_fenced=False)
+        return for_version(error, knows_fenced=False)
 
     return verify
 

@@ -28,7 +28,7 @@ from highwater.broker.clock import Timer
 from highwater.broker.cluster.epochs import Epochs
 from highwater.broker.cluster.state import EPOCH_DURING_DELETE, NO_LEADER_EPOCH, ClusterView, LeaderAndIsr
 from highwater.broker.counters import BrokerCounters
-from highwater.broker.replica.following import FollowerReplica
+from highwater.broker.replica.fetcher_inputs import FollowerReplica
 from highwater.broker.replica.in_sync_changes import InSyncChange
 from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.partition import Partition

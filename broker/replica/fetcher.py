@@ -31,8 +31,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import Timer
 from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure
+from highwater.broker.replica.fetcher_inputs import FetchSettings, FetchThrottle, FollowerReplica
 from highwater.broker.replica.follower_session import FollowerSession
-from highwater.broker.replica.following import FetchSettings, FetchThrottle, FollowerReplica
 from highwater.broker.replica.log_bounds import ask_for_log_bounds
 from highwater.kafka.protocol.apis import FETCH
 from highwater.kafka.protocol.fetch import (

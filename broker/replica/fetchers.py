@@ -9,7 +9,7 @@ from zlib import crc32
 from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.cluster.peers import Endpoint, Peers
 from highwater.broker.replica.fetcher import Fetcher
-from highwater.broker.replica.following import FetchSettings, FetchThrottle, FollowerReplica, Leaders
+from highwater.broker.replica.fetcher_inputs import FetchSettings, FetchThrottle, FollowerReplica, Leaders
 from highwater.broker.settings.config import BrokerConfig
 
 

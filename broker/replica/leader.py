@@ -25,7 +25,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import LeaderAndIsr
 from highwater.broker.log.partition_log import PartitionLog
-from highwater.broker.replica.followers import FollowerProgress, Followers
+from highwater.broker.replica.follower_progress import FollowerProgress, Followers
 from highwater.broker.replica.in_sync_changes import InSyncChange
 from highwater.broker.replica.waiters import Acknowledge
 

@@ -14,7 +14,7 @@ from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr
 from highwater.broker.log.files import FileOperations
 from highwater.broker.member.replica_manager import Overrides, ReplicaManager
-from highwater.broker.replica.following import FollowerReplica
+from highwater.broker.replica.fetcher_inputs import FollowerReplica
 from highwater.broker.replica.in_sync_changes import InSyncChange
 from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.partition import Partition

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.peers import PeerFailure
 from highwater.broker.cluster.state import LeaderAndIsr
-from highwater.broker.replica.followers import Followers
+from highwater.broker.replica.follower_progress import Followers
 from highwater.broker.replica.partition import Partition
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.protocol.apis import PRODUCE

@@ -13,7 +13,7 @@ from highwater.broker.cluster.zookeeper import Create, Request
 from highwater.broker.controller import elections
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.member.zookeeper_acls import ZooKeeperAcls
-from highwater.broker.replica.followers import Followers
+from highwater.broker.replica.follower_progress import Followers
 from highwater.broker.replica.partition import Partition
 from highwater.broker.security.authorizer import Authorizer, Permissions
 from highwater.broker.settings import acl_tree
