@@ -12,8 +12,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.error_by_version import for_version
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.error_by_version import for_version
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC
 from highwater.broker.txn.transaction import Producer

@@ -9,8 +9,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.member import member_of
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.member import member_of
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.settings.metadata_tree import ProducerIdBlock
 

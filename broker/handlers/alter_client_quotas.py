@@ -17,7 +17,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.describe_client_quotas import CLIENT_ID, IP, USER
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.property_row import INT32_MAX

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.dynamic_settings import altering
 from highwater.broker.dynamic_settings.altering import Alteration, AlterConfigOp, Operation
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer

@@ -10,7 +10,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.topics.administration import PartitionOutcomes
 from highwater.kafka.pacing import paced

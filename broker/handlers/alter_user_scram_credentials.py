@@ -16,7 +16,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.quota_entities import Entity

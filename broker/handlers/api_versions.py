@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, Api

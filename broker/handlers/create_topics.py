@@ -18,8 +18,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.describe_configs import describe_topic_config
-from highwater.broker.handlers.mutation_quota import MutationQuota
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.mutation_quota import MutationQuota
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.topics.administration import CreatedTopic, NewTopic
 from highwater.kafka.pacing import paced

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.handlers.describe_acls import NO_AUTHORIZER, entry_answer, filter_of
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.settings.acl_store import Deleted
 from highwater.kafka.acl import Acl

@@ -19,7 +19,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.dynamic_settings.following import usable_topic_settings
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.settings.config import DYNAMIC_BROKER_PROPERTIES, BrokerConfig, Source, TopicConfig, render
 from highwater.broker.settings.config_table import BROKER_PROPERTIES

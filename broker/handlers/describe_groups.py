@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.classic import ClassicGroup
 from highwater.broker.group.rebalance import GroupState
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.kafka.acl import ResourceType, all_operations
 from highwater.kafka.protocol.cold import Answer

@@ -14,7 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.counters import RequestCounters
 from highwater.broker.handlers.authorization.access import access_of
-from highwater.broker.handlers.reply import (
+from highwater.broker.handlers.sasl_authenticate import take_token
+from highwater.broker.handlers.shared.reply import (
     Answered,
     Client,
     CloseConnection,
@@ -24,7 +25,6 @@ from highwater.broker.handlers.reply import (
     answer_and_hang_up,
     answer_of,
 )
-from highwater.broker.handlers.sasl_authenticate import take_token
 from highwater.broker.node import Node
 from highwater.kafka.pacing import FEW_ITEMS, LongRequestError, again_paced, give_way, paced, used_ns
 from highwater.kafka.protocol import cold

@@ -52,7 +52,7 @@ from highwater.broker.handlers.fetch_reads import (
     read,
     read_as_follower,
 )
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.log.files import FilePiece
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.node import Node

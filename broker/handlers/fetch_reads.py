@@ -13,7 +13,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.authorization.access import TOPIC_DENIED, tell_denial
-from highwater.broker.handlers.reply import RequestContext
+from highwater.broker.handlers.shared.reply import RequestContext
 from highwater.broker.log.errors import NotCached
 from highwater.broker.log.files import FilePiece
 from highwater.broker.node import Node

@@ -19,7 +19,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import NO_LEADER
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from highwater.kafka.protocol.cold import Answer

@@ -12,7 +12,7 @@ from typing import Any
 
 from highwater.broker.dynamic_settings.altering import AlterConfigOp
 from highwater.broker.handlers.alter_configs import alter_resources
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
 
 

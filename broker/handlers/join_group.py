@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.group.events import JoinAnswer, JoinRequest, Protocol
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.kafka.protocol.cold import milliseconds
 

@@ -14,7 +14,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.events import Leaver
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
 
 

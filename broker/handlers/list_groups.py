@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
 
 _CLASSIC: Final = "classic"

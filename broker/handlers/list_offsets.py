@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.log.errors import CorruptIndex
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.topics.administration import Reassignments
 from highwater.kafka.pacing import paced

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.txn.transaction import TxnState
 

@@ -34,7 +34,7 @@ from highwater.broker.cluster.state import NO_LEADER, BrokerInfo, TopicView
 from highwater.broker.handlers.authorization.access import TOPIC_DENIED, Access, access_of, origin_of
 from highwater.broker.handlers.authorization.administration import cluster_operations
 from highwater.broker.handlers.authorization.changes import tell_change
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.kafka.acl import Operation, ResourceType, all_operations

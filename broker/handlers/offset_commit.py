@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from highwater.broker.group.coordinator import Committer, Outcomes
-from highwater.broker.handlers.committed_offsets import outcomes_by_topic, requested_offsets
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.committed_offsets import outcomes_by_topic, requested_offsets
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.kafka.protocol.cold import milliseconds
 

@@ -12,8 +12,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.coordinator import Outcomes
-from highwater.broker.handlers.committed_offsets import outcomes_by_topic
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.committed_offsets import outcomes_by_topic
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.kafka.pacing import paced
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.topics.refusal import refusal
 from highwater.kafka.protocol.cold import Answer

@@ -34,8 +34,8 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.clock import Timer
 from highwater.broker.counters import TopicCounters
 from highwater.broker.handlers.authorization.access import TOPIC_DENIED, TRANSACTION_DENIED, tell_denial
-from highwater.broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
-from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
+from highwater.broker.handlers.shared.reply import CloseConnection, Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from highwater.broker.log.partition_log import Appended
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition, Verify

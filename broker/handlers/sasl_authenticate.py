@@ -15,7 +15,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.reply import Client, Reply, RequestContext, answer_and_hang_up
+from highwater.broker.handlers.shared.reply import Client, Reply, RequestContext, answer_and_hang_up
 from highwater.broker.node import Node
 from highwater.broker.security.sasl import Outcome
 

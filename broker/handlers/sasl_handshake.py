@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.reply import Reply, RequestContext, answer_and_hang_up
+from highwater.broker.handlers.shared.reply import Reply, RequestContext, answer_and_hang_up
 from highwater.broker.node import Node
 
 _SHOWN: Final = 40

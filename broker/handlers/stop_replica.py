@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.handlers.member import member_of
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.member import member_of
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 
 

@@ -21,9 +21,9 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.coordinator import Committer, Outcomes
-from highwater.broker.handlers.committed_offsets import outcomes_by_topic, requested_offsets
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
-from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
+from highwater.broker.handlers.shared.committed_offsets import outcomes_by_topic, requested_offsets
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from highwater.broker.node import Node
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition

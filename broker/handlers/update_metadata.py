@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any, Final
 
 from highwater.broker.cluster.epochs import UNKNOWN_EPOCH
-from highwater.broker.handlers.member import member_of
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.shared.member import member_of
+from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
 
 _PARTITIONS_FOLLOW_WITHIN_MS: Final = 2000

@@ -9,7 +9,7 @@ import socket
 import sys
 from typing import Final
 
-from highwater.broker.handlers.reply import Listener
+from highwater.broker.handlers.shared.reply import Listener
 from highwater.broker.server import broker
 from highwater.broker.server.listeners import BoundListener
 from highwater.broker.server.start_check import SETUP_ERRORS

@@ -16,7 +16,7 @@ MODULES: Final = (
     "highwater.broker.handlers.fetch",
     "highwater.broker.handlers.fetch_reads",
     "highwater.broker.handlers.produce",
-    "highwater.broker.handlers.reply",
+    "highwater.broker.handlers.shared.reply",
     "highwater.broker.log.offset_index",
     "highwater.broker.log.partition_log",
     "highwater.broker.log.producer_state",

@@ -19,7 +19,7 @@ from time import monotonic_ns
 from typing import Final, cast
 
 from highwater.broker.handlers.dispatch import PendingResponse
-from highwater.broker.handlers.reply import Answered, Client, CloseConnection, Deferred, Listener
+from highwater.broker.handlers.shared.reply import Answered, Client, CloseConnection, Deferred, Listener
 from highwater.broker.security.authorizer import java_address
 from highwater.broker.security.sasl import Authentication, SaslSettings
 from highwater.broker.server.strangers import Strangers, not_kafka

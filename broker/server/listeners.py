@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from highwater.broker.cluster.peers import SECURITY_PROTOCOLS, Endpoint
-from highwater.broker.handlers.reply import Listener
+from highwater.broker.handlers.shared.reply import Listener
 from highwater.broker.security.sasl import SaslSettings
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 

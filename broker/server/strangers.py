@@ -7,7 +7,7 @@ import ssl
 import time
 from typing import Final
 
-from highwater.broker.handlers.reply import Listener
+from highwater.broker.handlers.shared.reply import Listener
 from highwater.common.listener_rules import RefusalLog
 from highwater.kafka.protocol.foreign import Foreign, foreign_protocol
 

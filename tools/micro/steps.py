@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.reply import Client
+from highwater.broker.handlers.shared.reply import Client
 from highwater.broker.log.files import FilePiece
 from highwater.broker.log.offset_index import OffsetIndex
 from highwater.broker.log.partition_log import PartitionLog

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.reply import Answered, Deferred, Reply, RequestContext, answer_of
+from highwater.broker.handlers.shared.reply import Answered, Deferred, Reply, RequestContext, answer_of
 from highwater.broker.node import Node
 from highwater.broker.security.audit import Origin
 from highwater.broker.security.authorizer import Permissions

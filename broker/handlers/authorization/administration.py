@@ -17,7 +17,7 @@ from highwater.broker.handlers.authorization.access import (
     after,
     refusal,
 )
-from highwater.broker.handlers.reply import Reply
+from highwater.broker.handlers.shared.reply import Reply
 from highwater.kafka.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer

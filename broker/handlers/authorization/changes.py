@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.authorization.access import after, origin_of
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.security.audit import Audit, Origin
 from highwater.common.secret_names import is_secret_name

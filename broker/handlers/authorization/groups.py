@@ -20,8 +20,8 @@ from highwater.broker.handlers.authorization.access import (
     refusal,
 )
 from highwater.broker.handlers.authorization.topics import each_topic, to_topic
-from highwater.broker.handlers.committed_offsets import outcomes_by_topic
-from highwater.broker.handlers.reply import Reply
+from highwater.broker.handlers.shared.committed_offsets import outcomes_by_topic
+from highwater.broker.handlers.shared.reply import Reply
 from highwater.kafka.acl import Operation, ResourceType
 from highwater.kafka.pacing import array, paced
 from highwater.kafka.protocol.cold import Answer

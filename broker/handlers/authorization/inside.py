@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from highwater.broker.handlers.authorization.access import Access, Handle
 from highwater.broker.handlers.authorization.table import GUARDS
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.security.authorizer import Authorizer, Permissions
 from highwater.kafka.acl import CLUSTER_NAME, EVERYBODY, Entry, Operation, Permission, Resource, ResourceType

@@ -15,7 +15,7 @@ from highwater.broker.handlers.authorization.access import (
     after,
     refusal,
 )
-from highwater.broker.handlers.reply import Reply
+from highwater.broker.handlers.shared.reply import Reply
 from highwater.kafka.acl import Operation
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer

@@ -19,7 +19,7 @@ from highwater.broker.handlers.authorization.access import (
     divided,
 )
 from highwater.broker.handlers.authorization.groups import COMMITTED_TOPICS, all_partitions
-from highwater.broker.handlers.reply import Reply
+from highwater.broker.handlers.shared.reply import Reply
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.kafka.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.kafka.pacing import paced

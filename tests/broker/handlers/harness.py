@@ -18,7 +18,7 @@ from kio.static.constants import EntityType
 from highwater.broker.alone.assembly import LoneNode
 from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
-from highwater.broker.handlers.reply import Client, Listener
+from highwater.broker.handlers.shared.reply import Client, Listener
 from highwater.broker.log.files import FileOperations, RealFiles
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.cluster.closed_leaders import SETTLED_WITHIN_MS
 from highwater.broker.cluster.state import LEADER_DURING_DELETE, BrokerInfo, PartitionView
 from highwater.broker.handlers.metadata import NOTICED_WITHIN_MS
-from highwater.broker.handlers.reply import Client
+from highwater.broker.handlers.shared.reply import Client
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC
 from highwater.kafka.protocol.apis import APIS, CLUSTER_APIS, METADATA, UPDATE_METADATA
 from highwater.kafka.protocol.primitives import MalformedRequestError

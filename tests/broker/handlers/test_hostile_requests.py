@@ -24,7 +24,7 @@ from kio.serial import entity_writer
 from kio.static.constants import EntityType
 from kio.static.primitive import Records
 
-from highwater.broker.handlers.reply import CloseConnection
+from highwater.broker.handlers.shared.reply import CloseConnection
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import API_VERSIONS, APIS, Api
 from highwater.kafka.protocol.primitives import MalformedRequestError

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from highwater.broker.handlers.authorization.inside import INSIDE
-from highwater.broker.handlers.reply import Listener
+from highwater.broker.handlers.shared.reply import Listener
 from highwater.broker.security.audit import Audit
 from highwater.broker.security.authorizer import Authorizer
 from highwater.broker.settings.authorization import inside_listener_of

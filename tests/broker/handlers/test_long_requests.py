@@ -12,7 +12,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker import turns
-from highwater.broker.handlers.reply import Client
+from highwater.broker.handlers.shared.reply import Client
 from highwater.kafka.pacing import takes_turns
 from highwater.kafka.protocol.apis import ONE_STEP_ITEMS_MAX
 from highwater.kafka.protocol.primitives import MAX_BYTES, MalformedRequestError, TooManyItemsError

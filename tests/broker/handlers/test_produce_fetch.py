@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.reply import CloseConnection
+from highwater.broker.handlers.shared.reply import CloseConnection
 from highwater.broker.log.files import RealFiles
 from highwater.kafka.protocol.apis import APIS
 from highwater.kafka.records.batch import HEADER_SIZE, Codec, headers, update_crc

@@ -12,7 +12,7 @@ from kio.static.constants import EntityType
 
 from highwater.broker import turns
 from highwater.broker.handlers.dispatch import UNTIMED
-from highwater.broker.handlers.reply import Client
+from highwater.broker.handlers.shared.reply import Client
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import APIS, FETCH, PRODUCE
 from tests.broker.handlers.harness import LISTENER, NodeHarness, decode_answer, one_batch, request_frame, versions

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from highwater.broker.handlers.dispatch import PendingResponse
-from highwater.broker.handlers.reply import Client as Peer
-from highwater.broker.handlers.reply import CloseConnection, Deferred
+from highwater.broker.handlers.shared.reply import Client as Peer
+from highwater.broker.handlers.shared.reply import CloseConnection, Deferred
 from highwater.broker.security.sasl import PlainExchange, SaslSettings
 from highwater.broker.server.connection import LOGIN_TIMEOUT_MS, MAX_OUTSTANDING, WRITE_HIGH_BYTES, Connection
 from highwater.broker.server.strangers import Strangers

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from highwater.broker.cluster.peers import Endpoint
-from highwater.broker.handlers.reply import Listener
+from highwater.broker.handlers.shared.reply import Listener
 from highwater.broker.server.listeners import BoundListener
 from highwater.broker.server.peer_security import PeerSecurity
 from highwater.broker.server.renewables import of_listeners

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.broker.handlers.reply import Listener
+from highwater.broker.handlers.shared.reply import Listener
 from highwater.broker.server.strangers import Strangers, handshake_failure, not_kafka
 from highwater.common.listener_rules import MOST_LINES, WINDOW_MS
 from highwater.common.ports import free_ports

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from highwater.broker.cluster.peers import Endpoint, PeerFailure
 from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
-from highwater.broker.handlers.reply import Answered, Client, CloseConnection, Listener
+from highwater.broker.handlers.shared.reply import Answered, Client, CloseConnection, Listener
 from highwater.broker.security.principal import ANONYMOUS
 from highwater.kafka.protocol.frame import Part
 from tests.broker.simulation.link import Link

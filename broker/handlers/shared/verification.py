@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.error_by_version import for_version
-from highwater.broker.handlers.member import member_of
+from highwater.broker.handlers.shared.error_by_version import for_version
+from highwater.broker.handlers.shared.member import member_of
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition, Verify
 from highwater.broker.txn.transaction import Producer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.reply import RequestContext
+from highwater.broker.handlers.shared.reply import RequestContext
 from highwater.broker.node import Node
 from highwater.kafka.protocol.cold import Answer
 from highwater.kafka.protocol.problem import Problem

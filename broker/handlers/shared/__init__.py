@@ -1,0 +1,1 @@
+"""What the handlers of several APIs share: their contexts and replies, quotas, checks, and encodings."""
