@@ -65,7 +65,7 @@ _NOTE: Final = (
     "A mark is a trial, the line their median. Storage is what fio could append in order past the page cache, beside "
     "what the broker appended to its log: a trial shorter than the page cache's patience can lie above it. The "
     "generator's ceiling is what its producers reach against a broker that does nothing, the consumers' what they "
-    "reach when all is there to read; the network's is TCP over loopback, beside the values that went in and out."
+    "reach when all records are written; the network's is TCP over loopback, beside the values that went in and out."
 )
 
 

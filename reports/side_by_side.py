@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from highwater.bench.workload.asked_load import load_of
+from highwater.bench.workload.requested_load import load_of
 from highwater.common.units import NONE, significant
 from highwater.drawing import axes
 from highwater.drawing.plot import DotRow, dot_panel

@@ -15,7 +15,7 @@ from highwater.results.calibration import Calibration, ConsumerCeiling, Generato
 
 def print_calibration(calibration: Calibration, out: Path) -> None:
     console = Console(highlight=False)
-    console.print("[bold]load generator[/], with nothing behind it")
+    console.print("[bold]load generator[/], without a broker")
     for ceiling in calibration.ceilings:
         console.print(_ceiling(ceiling), soft_wrap=True)
     if calibration.consumer_ceilings:

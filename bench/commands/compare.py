@@ -54,7 +54,7 @@ def compare(
     """
     with one_line_errors():
         from highwater.bench.display.comparison_text import comparison_markdown
-        from highwater.bench.workload.asked_load import load_of
+        from highwater.bench.workload.requested_load import load_of
         from highwater.common.command_errors import fail
         from highwater.common.errors import UsageError
         from highwater.common.exit_codes import EXIT_ENVIRONMENT, EXIT_INVALID, EXIT_LOAD

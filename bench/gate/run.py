@@ -34,7 +34,7 @@ from highwater.bench.gate.reasoning import (
 from highwater.bench.gate.sides import Measured, Recorded
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.plan import Plan, make_plan
-from highwater.bench.workload import asked_load
+from highwater.bench.workload import requested_load
 from highwater.bench.workload.layers import read_with_includes
 from highwater.bench.workload.specification import Specification, specify
 from highwater.common.atomic_files import write_atomically
@@ -90,7 +90,7 @@ def gate_specification(workload_file: Path, base: Measured, head: Measured, poli
     for one, *others in by_factors.values():
         for other in others:
             # Other records may be what is gated. Another rate never is: throughput would follow it.
-            differences = asked_load.differences_of_documents(one, other)
+            differences = requested_load.differences_of_documents(one, other)
             _require_one_load([item for item in differences if item.fact.startswith("load.")])
     return specification
 
@@ -156,7 +156,7 @@ def judge_recorded(base: Recorded, head: Recorded, rules: Rules) -> Gate:
             head.cell,
             metrics_of(policy),
             limits_of(policy, noise),
-            load_of=asked_load.load_of,
+            load_of=requested_load.load_of,
         )
     except ValueError as error:
         raise UsageError(str(error)) from None

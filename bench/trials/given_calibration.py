@@ -90,7 +90,7 @@ def consumer_shape_of(plan: LoadPlan) -> ConsumerShape:
 
 
 def ceiling_per_s(calibration: Calibration | None, plan: LoadPlan) -> float | None:
-    """What the producers of a plan reach with nothing behind them; None when this shape was not calibrated."""
+    """The rate that the producers of a plan reach without a broker; None if this shape was not calibrated."""
     found = calibration.ceiling_of(shape_of(plan)) if calibration else None
     return found.ceiling_per_s if found is not None else None
 

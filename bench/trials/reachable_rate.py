@@ -51,7 +51,7 @@ def _problems(specification: Specification, workload: Workload, calibration: Cal
     offered_per_s, validity = _mean_rate_per_s(workload), workload.validity
     ceiling = calibration.ceiling_of(shape_of(plan))
     if ceiling is not None:
-        reach = f"these producers reach {rate_text(ceiling.ceiling_per_s)} here with nothing behind them"
+        reach = f"these producers reach {rate_text(ceiling.ceiling_per_s)} here without a broker"
         remedy = "use more producers on more cores, or lower load.rate"
         if offered_per_s * validity.achieved_ratio_min > max(ceiling.values_per_s):
             yield _Problem(
@@ -70,7 +70,7 @@ def _consumer_problems(
     ceiling = calibration.consumer_ceiling_of(consumer_shape_of(plan)) if plan.consumers else None
     limit = workload.validity.generator_ceiling_ratio_max
     if ceiling is not None and read_per_s > limit * ceiling.ceiling_per_s:
-        reach = f"these consumers reach {rate_text(ceiling.ceiling_per_s)} here when all is there to read"
+        reach = f"these consumers reach {rate_text(ceiling.ceiling_per_s)} here when all records are written"
         remedy = "use more consumers on more cores (consumers.per_group)"
         yield _Problem(False, f"{_above(read_per_s, limit, reach)}; {remedy}")
 

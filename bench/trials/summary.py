@@ -84,9 +84,9 @@ class TrialRecord:
     doubts: Sequence[Reason] = ()
     """What was found before the trial that its verdict must know."""
     ceiling_per_s: float | None = None
-    """What the trial's producers reach with nothing behind them, by calibration; None when that is not known."""
+    """The rate that the trial's producers reach without a broker, by calibration; None if unknown."""
     consumer_ceiling_per_s: float | None = None
-    """What its consumers reach when all is there to read; likewise."""
+    """The rate that its consumers reach when all records are written; likewise."""
     calibration_notes: Sequence[str] = ()
     """Why a calibration that was given says nothing of this trial."""
     faults: Sequence[FaultMark] = ()

@@ -267,7 +267,7 @@ def _ceilings(evidence: Evidence, limits: Validity) -> list[Reason]:
             evidence.achieved_per_s,
             generator.ceiling_per_s,
             limits.generator_ceiling_ratio_max,
-            reach="these producers reach with nothing behind them",
+            reach="these producers reach without a broker",
             remedy="use more producers on more cores, or lower load.rate",
         ),
         *_ceiling(
@@ -275,7 +275,7 @@ def _ceilings(evidence: Evidence, limits: Validity) -> list[Reason]:
             evidence.consumed_per_s,
             generator.consumer_ceiling_per_s,
             limits.generator_ceiling_ratio_max,
-            reach="these consumers reach when all is there to read",
+            reach="these consumers reach when all records are written",
             remedy="use more consumers on more cores (consumers.per_group)",
         ),
     ]

@@ -22,8 +22,8 @@ class Aim(Part):
     factor.
     """
 
-    of: str = Field(description="the variant that the aim is of")
-    beside: list[str] = Field(min_length=1, description="the variants to divide by, one after the other")
+    of: str = Field(description="the variant whose metric is divided")
+    beside: list[str] = Field(min_length=1, description="the variants whose metrics it is divided by, each in turn")
     ratio: dict[str, SloBound] = Field(min_length=1, description='metric -> bound on the ratio, such as ">=1.5"')
 
     @field_validator("ratio")

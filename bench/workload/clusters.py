@@ -45,7 +45,7 @@ class ClusterStorage(Part):
 class Sampler(Part):
     """The sampler (`highwater bench host sample`) that reports the resource use of a host and of its services."""
 
-    address: Annotated[str, AfterValidator(host_and_port)] = Field(description="HOST:PORT where the sampler answers")
+    address: Annotated[str, AfterValidator(host_and_port)] = Field(description="HOST:PORT of the sampler")
     brokers: list[str] = Field(default=[], description="systemd units of the cluster's brokers on that host")
     attendants: list[str] = Field(default=[], description="units that the brokers need (ZooKeeper)")
     generator: list[str] = Field(default=[], description="units that generate load (Spark's worker)")

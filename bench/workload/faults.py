@@ -35,9 +35,9 @@ FaultNode = Annotated[
 class Fault(Part):
     """One fault of one broker."""
 
-    at_s: DurationS = Field(alias="at", description="since the start of the measured phase")
+    at_s: DurationS = Field(alias="at", description="time since the start of the measured phase")
     do: FaultKind = Field(description="kill: SIGKILL; stop: SIGTERM; pause: SIGSTOP; restart: SIGTERM and start again")
-    node: FaultNode = Field(default="any", description="leader: of the first topic's partition 0")
+    node: FaultNode = Field(default="any", description="leader: the leader of the first topic's partition 0")
     for_s: DurationS | None = Field(
         default=None,
         ge=1,

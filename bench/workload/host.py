@@ -14,7 +14,7 @@ class Host(Part):
         default=NO_PROFILE, description="tuning profile applied before and rolled back after; none: the host as it is"
     )
     settings: Properties = Field(
-        default={}, description="knobs of the tuning catalogue, laid over the profile: id -> value, or `recommended`"
+        default={}, description="knobs that override those of the profile: id -> value, or `recommended`"
     )
 
     @field_validator("profile")
@@ -42,7 +42,7 @@ class Host(Part):
         return self.profile == NO_PROFILE and not self.settings
 
     def as_profile(self) -> Profile:
-        """The profile with the settings laid over it."""
+        """The profile, with the settings in place of its own."""
         over = None if self.profile == NO_PROFILE else self.profile
         if not self.settings:
             return find_profile(self.profile)

@@ -80,7 +80,7 @@ class Workload(Part):
     phases: Phases = Field(default=Phases(), validate_default=True)
     trials: Trials = Trials()
     checks: Checks = Checks()
-    answer: Question | None = Field(default=None, description="what the run should say first; see docs/workloads.md")
+    answer: Question | None = Field(default=None, description="what the report answers first; see docs/workloads.md")
     slo: MetricBounds = Field(default={}, description="metric -> bound that every trial should satisfy")
     system: SystemUnderTest = HighwaterUnderTest()
     storage: Storage = Storage()
@@ -90,7 +90,7 @@ class Workload(Part):
     )
     restart: Literal["kill", "stop"] | None = Field(
         default=None,
-        description="after the load the broker is ended with SIGKILL or SIGTERM and started again; measured is "
+        description="after the load, end the broker with SIGKILL or SIGTERM, start it again, and measure "
         "the time until all partitions are available",
     )
     validity: Validity = Validity()
@@ -99,7 +99,7 @@ class Workload(Part):
     )
     aims: list[Aim] = Field(default=[], description="ratios that one variant should reach against others")
     variants: dict[str, dict[str, Any]] = Field(
-        default={}, description="named cells: sections that are laid over this file's own; the factor is variant=NAME"
+        default={}, description="named cells, whose sections override those of this file; the factor is variant=NAME"
     )
     matrix: dict[str, list[Scalar]] = Field(
         default={}, description="dotted key -> values; the cells are all their combinations"

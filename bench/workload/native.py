@@ -1,7 +1,7 @@
 """The rules for loads of native clients, and the properties that wire_load understands.
 
 rdkafka_performance is librdkafka's own C program: one producer or one consumer. wire_load sends one prepared request
-again and again; it understands some of librdkafka's properties. wire_fetch reads one partition without a look at its
+again and again; it understands some of librdkafka's properties. wire_fetch reads one partition and does not parse its
 records. Consumers start when all records are written.
 """
 

@@ -1,6 +1,6 @@
 """A load in one line: options that make a workload without a file, or override keys of a file.
 
-A value with commas is an axis. Without a file, the options are laid over defaults that suit a first look, and the
+A value with commas is an axis. Without a file, the options are laid over defaults that suit a first try, and the
 result is a workload file as any other.
 """
 

@@ -1,4 +1,4 @@
-"""The `answer:` of a workload file: what its run should say first."""
+"""The `answer:` of a workload file: the question that its report answers first."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def _as_list(value: Any) -> Any:
 
 class Question(Part):
     best: Annotated[list[str], BeforeValidator(_as_list), WithJsonSchema(_NAMES_SCHEMA)] | None = Field(
-        default=None, description="metrics to name the best cell of; by default what the objectives or the load suggest"
+        default=None, description="metrics that rank the cells; by default those of the objectives or the load"
     )
-    lost: bool = Field(default=True, description="whether records were lost; a loss is reported in any case")
+    lost: bool = Field(default=True, description="report whether records were lost; a loss is reported in any case")
 
     @field_validator("best")
     @classmethod
@@ -35,7 +35,7 @@ def _ranking_metric(name: str) -> str:
     except UsageError as error:
         raise ValueError(str(error)) from None
     if definition.better == "none":
-        raise ValueError(f"no value of {definition.name} is better than another, so no cell is the best")
+        raise ValueError(f"no value of {definition.name} is better than another, so it ranks no cells")
     if definition.name.startswith(COUNTS_OF_FATES):
-        raise ValueError(f"{definition.name} is 0 as a rule; lost: true asks what happened to records")
+        raise ValueError(f"{definition.name} is 0 as a rule; lost: true reports what happened to records")
     return definition.name

@@ -72,12 +72,12 @@ def check_at_once(trials: Trials, system: SystemUnderTest, host: Host, faults: S
         raise KeyFaultError(
             "trials",
             "at_once",
-            text="a cell that stops would leave it to the others; remove trials.stop_when",
+            text="a cell that stops leaves more processor to the others; remove trials.stop_when",
         )
 
 
 def check_consumers(consumers: Consumers, topics: Topics, producers: Producers, checks: Checks) -> None:
-    """Raises KeyFaultError for consumers that cannot do what is asked."""
+    """Raises KeyFaultError for consumers that do not fit the rest of the workload."""
     partitions = topics.count * topics.partitions
     if consumers.groups and consumers.per_group > partitions:
         raise KeyFaultError(
@@ -193,14 +193,14 @@ def check_processes(
     if system.kind != "highwater" or system.processes is None:
         return
     if restart is not None or faults:
-        raise KeyFaultError("system", "processes", text="cannot go with restart or faults, which end one process")
+        raise KeyFaultError("system", "processes", text="does not fit restart and faults, which end one process")
     if producers.native:
         text = f"needs the driver client or wire: {producers.driver} sends to one process"
         raise KeyFaultError("system", "processes", text=text)
 
 
 def check_producers(producers: Producers, records: Records, load: Load, consumers: Consumers) -> None:
-    """Raises KeyFaultError for producers that cannot do what is asked."""
+    """Raises KeyFaultError for producers that do not fit the rest of the workload."""
     client = producers.client
     largest = client.get("message.max.bytes", DEFAULT_MESSAGE_MAX_BYTES)
     record_bytes = _largest_value_bytes(records)
@@ -247,8 +247,8 @@ def _check_wire(producers: Producers, records: Records) -> None:
         ("records", "size", records.size is None or not isinstance(records.size, FixedSize)),
         ("records", "keys", records.keys != "none"),
     )
-    for section, key, asked in lacking:
-        if asked:
+    for section, key, is_used in lacking:
+        if is_used:
             raise KeyFaultError(
                 section,
                 key,

@@ -50,7 +50,7 @@ class Topics(Part):
     """The topics that each trial creates for itself."""
 
     count: int = Field(default=1, ge=1, le=1_000_000)
-    partitions: int = Field(default=1, ge=1, le=10_000, description="of each topic")
+    partitions: int = Field(default=1, ge=1, le=10_000, description="partitions of each topic")
     replication: int = Field(default=1, ge=1, le=100, description="copies of each partition")
     config: Properties = Field(default={}, description="topic configuration, by Kafka's names")
 
@@ -121,7 +121,7 @@ class Consumers(Part):
 
 
 class Records(Part):
-    size: Sizes | None = Field(default=None, description="of a value, including the 24 bytes of the stamp")
+    size: Sizes | None = Field(default=None, description="size of a value, including the 24 bytes of the stamp")
     compress_ratio: float | None = Field(
         default=None,
         ge=0,
@@ -186,7 +186,7 @@ class Load(Part):
     records: Count | None = Field(
         default=None, ge=1, description="number of records of a native client in a closed loop, however long they take"
     )
-    schedule: list[_ScheduleStep] | None = Field(default=None, min_length=1, description="rates one after the other")
+    schedule: list[_ScheduleStep] | None = Field(default=None, min_length=1, description="rates, in order")
     trace: TraceLoad | None = Field(
         default=None, description="the arrivals of a captured load, from the start of the measured phase on"
     )
@@ -293,7 +293,7 @@ class Target(Part):
 
 
 class Storage(Part):
-    target: str = Field(default=TEMPORARY_TARGET, description="name of the target that the system's log goes to")
+    target: str = Field(default=TEMPORARY_TARGET, description="name of the target for the system's log")
     targets: dict[str, Target] = Field(default={}, description="'temporary' always exists: the temporary directory")
     probe: bool = Field(default=True, description="measure the target itself with fio, before and after the trials")
     probe_files: list[Annotated[int, Field(ge=2, le=MOST_PROBE_FILES)]] = Field(
@@ -329,9 +329,9 @@ class Validity(Part):
     send_delay_p99_ns: DurationNs = Field(
         default=5_000_000, alias="send_delay_p99", description="how late records are sent, against the schedule"
     )
-    generator_cpu_ratio_max: float = Field(default=0.85, gt=0, le=1, description="of one core, by the busiest task")
+    generator_cpu_ratio_max: float = Field(default=0.85, gt=0, le=1, description="CPU of the busiest task, of one core")
     host_cpu_ratio_max: float = Field(
-        default=0.95, gt=0, le=1, description="all CPUs of the host, when the system under test runs on it"
+        default=0.95, gt=0, le=1, description="CPU time of all CPUs of the host, when the system under test runs on it"
     )
     drift_ratio_max: float = Field(
         default=2.0, gt=1, description="median latency, last third over first third of the measured phase, or inverse"

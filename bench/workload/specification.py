@@ -60,7 +60,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Specification:
-    """What a workload file asks for, after the command line's overrides and the expansion of its matrix."""
+    """A workload file after the command line's overrides and the expansion of its matrix."""
 
     file: Path
     workload: Workload
@@ -76,8 +76,8 @@ class Specification:
         """Identity of the workload, independent of the file's layout and comments, of the paths of password files, and
         of where live figures go.
         """
-        asked = what_is_measured(self.workload.as_document())
-        canonical = json.dumps(asked, sort_keys=True, ensure_ascii=False)
+        measured = what_is_measured(self.workload.as_document())
+        canonical = json.dumps(measured, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def payload_file(self, workload: Workload) -> Path | None:
@@ -276,7 +276,7 @@ def location_of_key(name: str) -> Location | None:
 
 
 def hint_of_key(name: str) -> str:
-    """What may have been meant by a name that is no key."""
+    """Suggests a key for a name that is no key."""
     known = [dotted(location) for location in _axis_locations() if location[-1] not in _PROPERTY_MAPPINGS]
     near = nearest(name, [*_COMMON_AXES, *known])
     return f'did you mean "{near}"?' if near else f"axes are dotted keys like {_COMMON_AXES[0]} or storage.target"

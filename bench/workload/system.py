@@ -67,7 +67,7 @@ class HighwaterUnderTest(_ConfiguredBrokers):
     kind: Literal["highwater"] = "highwater"
     source: str | None = Field(default=None, description="run the broker of this checkout")
     processes: int | None = Field(
-        default=None, ge=1, le=256, description="run the one broker in so many processes; one process without it"
+        default=None, ge=1, le=256, description="number of processes of the one broker; one when absent"
     )
 
     @model_validator(mode="after")
@@ -106,7 +106,7 @@ class CommandUnderTest(_OneProcess):
     def _has_places(self) -> CommandUnderTest:
         places = re.findall(r"\{\w*\}", self.command)
         if "{port}" not in places:
-            raise KeyFaultError("command", text="has no {port}, where the port to listen on is put in")
+            raise KeyFaultError("command", text="has no {port}, which is replaced by the port to listen on")
         if unknown := [place for place in places if place not in COMMAND_PLACES]:
             raise KeyFaultError("command", text=f"{unknown[0]} is not one of {', '.join(COMMAND_PLACES)}")
         return self
@@ -118,7 +118,7 @@ class ClusterUnderTest(_AnySystem):
     kind: Literal["external"] = "external"
     bootstrap_servers: str | None = Field(default=None, description="host:port[,host:port…]")
     command_config: str | None = Field(default=None, description=COMMAND_CONFIG)
-    cluster: str | None = Field(default=None, description="the one of clusters that is measured")
+    cluster: str | None = Field(default=None, description="name of the cluster to measure, one of clusters")
 
     @model_validator(mode="after")
     def _one_cluster(self) -> ClusterUnderTest:

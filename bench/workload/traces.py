@@ -1,4 +1,4 @@
-"""Traces in a workload file (`load.trace`, `records.trace`): what they say is filled in."""
+"""Traces in a workload file (`load.trace`, `records.trace`): their facts are filled in."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class _TraceLoad(Part):
     """The arrivals of a trace that `highwater capture` made."""
 
     path: str = Field(min_length=1, description=_PATH_TEXT)
-    speed: float = Field(default=1.0, gt=0, le=10_000, description="the time of the trace passes so many times as fast")
+    speed: float = Field(default=1.0, gt=0, le=10_000, description="speed of the replay: 2 halves its duration")
     share: PercentRatio = Field(
-        default=1.0, gt=0, le=1000, description="records for those of the trace: 10% thins it, 200% doubles it"
+        default=1.0, gt=0, le=1000, description="records of the replay, relative to the trace: 10%, 200%"
     )
     sha256: str | None = Field(default=None, description=_FILLED_IN)
     records: Count | None = Field(default=None, description=_FILLED_IN)

@@ -301,7 +301,7 @@ class Headers(Part):
     """The same number of headers on every record."""
 
     count: int = Field(default=0, ge=0, le=100)
-    value_bytes: int = Field(default=16, ge=0, le=10_000, alias="bytes", description="of each header's value")
+    value_bytes: int = Field(default=16, ge=0, le=10_000, alias="bytes", description="size of each header's value")
 
     @model_validator(mode="before")
     @classmethod
@@ -325,7 +325,7 @@ class SteadyWarmup(Part):
     )
     window_s: DurationS = Field(default=20, alias="window", ge=5)
     max_s: DurationS = Field(
-        default=120, alias="max", ge=5, description="after that the trial is measured, but not valid"
+        default=120, alias="max", ge=5, description="longest warm-up; after that, the trial is not valid"
     )
 
     @model_validator(mode="after")

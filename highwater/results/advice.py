@@ -74,7 +74,7 @@ class BoundOutcome(Model):
 
 
 class Usability(Model):
-    """How many fresh trials figures may come from, and the check that most of the others failed."""
+    """The number of usable fresh trials, and the check that most of the others failed."""
 
     trials: int
     usable: int
@@ -138,7 +138,7 @@ class Advice(Model):
     search: SearchAccount
     confirmation_blocks: int
     created_utc: str
-    commands: list[str] = Field(description="to look at the trials, and to repeat the comparison")
+    commands: list[str] = Field(description="show the trials, and repeat the comparison")
 
 
 def holds_advice(directory: Path) -> bool:

@@ -55,7 +55,7 @@ class Noise(Model):
     metric: str
     n_pairs: int
     ratios: list[float] = Field(description="of each pair: A/A trial ÷ its twin")
-    cells: list[str] = Field(default=[], description="of each pair; empty in a file from before this was kept")
+    cells: list[str] = Field(default=[], description="of each pair; empty in a file of an older version")
     bound95_ratio: float | None = Field(
         description="0.03: 95 % of pairs of the same thing differ by at most 3 %; None with too few pairs"
     )
@@ -122,5 +122,5 @@ class Search(Model):
     text: str | None
     generator_limited: bool = Field(description="the generator failed first: the system may sustain more")
     confirmed: int = Field(description="fresh trials at the answer that passed")
-    confirmations: int = Field(description="fresh trials at the answer that were asked for")
+    confirmations: int = Field(description="number of fresh trials requested at the answer")
     probes: list[SearchProbe]

@@ -61,7 +61,7 @@ class Bound:
         """
         comparable, example = _COMPARABLE[unit]
         if self.unit not in comparable:
-            raise ValueError(f"{self.text!r} does not have the unit of this metric, whose bounds look like {example}")
+            raise ValueError(f"{self.text!r} does not have the unit of this metric, for example {example}")
         return replace(self, value=self.value / NANOSECONDS["s"], unit="s") if unit == "s" else self
 
     def __str__(self) -> str:

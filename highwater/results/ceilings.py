@@ -206,7 +206,7 @@ def _client(result: RunResult, trial: TrialSummary) -> dict[str, Any]:
 
 
 def stored_ratio(trial: TrialSummary) -> float:
-    """Bytes of the log for each byte of values: below 1 where batches are compressed; 1 if nobody looked at the log."""
+    """Bytes of the log for each byte of values: below 1 where batches are compressed; 1 if the log was not measured."""
     if trial.writeback is None or not trial.writeback.appended_bytes or not trial.delivery.acked:
         return 1.0
     value_bytes = trial.achieved_bytes_per_s / trial.achieved_per_s if trial.achieved_per_s else 0.0

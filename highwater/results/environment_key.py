@@ -218,11 +218,11 @@ def _numbered(targets: Iterable[Mapping[str, Scalar]]) -> dict[str, Scalar]:
 def _connection_facts(result: RunResult) -> dict[str, Scalar]:
     """How clients connected to an external cluster: this is not in the workload's text, and TLS costs CPU."""
     connections = [trial.summary.system.connection for trial in result.trials]
-    told: dict[str, set[str]] = {}
+    values_of: dict[str, set[str]] = {}
     for connection in connections if any(connections) else ():
         for name, value in (connection or _PLAIN_CONNECTION).items():
-            told.setdefault(name, set()).add(value)
-    return {f"connection.{name}": ", ".join(sorted(values)) for name, values in sorted(told.items())}
+            values_of.setdefault(name, set()).add(value)
+    return {f"connection.{name}": ", ".join(sorted(values)) for name, values in sorted(values_of.items())}
 
 
 def connection_text(connection: Mapping[str, str]) -> str:

@@ -259,7 +259,7 @@ _DEFINITIONS: Final = (
     _recovery(
         "recovery.ended_after_s",
         "Time that the broker took to end",
-        "until a broker that was asked to end had ended",
+        "from the request to end until the process ended",
         lambda fault: fault.ended_after_s,
     ),
     _recovery(

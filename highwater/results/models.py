@@ -50,9 +50,9 @@ class Latency(Model):
 class Delivery(Model):
     """Fate of every record of the trial, warm-up included.
 
-    `lost` = acknowledged, not received; `unread` = still lay before the consumers when their time was up (and count as
-    lost too); `failed` = the client reported an error; `in_log` = sum over partitions of log end offset − log start
-    offset, asked from the broker by a client that took no part in the load.
+    `lost` = acknowledged, not received; `unread` = acknowledged, not received when the drain ended (counted in `lost`
+    too); `failed` = the client reported an error; `in_log` = sum over partitions of log end offset − log start offset,
+    as the broker reports it to a client outside of the load.
     """
 
     sent: int
@@ -65,12 +65,12 @@ class Delivery(Model):
     corrupt: int
     in_log: int
     unread: int = 0
-    duplicated_in_log: int = Field(default=0, description="that the log holds twice; `duplicated` sums over groups")
-    aborted: int = Field(default=0, description="acknowledged in a transaction that was then aborted")
-    aborted_received: int = Field(default=0, description="of those, received by a consumer that reads committed only")
+    duplicated_in_log: int = Field(default=0, description="records twice in the log; `duplicated` sums over groups")
+    aborted: int = Field(default=0, description="records of aborted transactions")
+    aborted_received: int = Field(default=0, description="aborted records that a read_committed consumer received")
     checked: bool | None = Field(
         default=None,
-        description="what came back was compared with what was sent; False: fates are not known; None: older result",
+        description="received records were compared with sent ones; False: fates are unknown; None: older result",
     )
 
 
@@ -79,10 +79,10 @@ class LoadTask(Model):
 
     task: int = Field(description="number of the task, producers first")
     role: Literal["producer", "consumer"]
-    host: str = Field(description="that it ran on")
+    host: str = Field(description="host that it ran on")
     pid: int
-    cpu_count: int = Field(description="processors of that host that it might use")
-    cpu_ratio_max: float = Field(description="of its busiest second in the measured phase: CPU seconds per second")
+    cpu_count: int = Field(description="processors of that host available to it")
+    cpu_ratio_max: float = Field(description="CPU seconds per second in its busiest second of the measured phase")
     sent: int
     acked: int
     failed: int
@@ -95,11 +95,11 @@ class TelemetryUse(Model):
     """What publishing to a control broker did and cost (bench run --telemetry)."""
 
     trial: str = Field(description="the name of this trial in the messages")
-    messages: int = Field(description="that the control broker acknowledged")
+    messages: int = Field(description="messages that the control broker acknowledged")
     message_bytes: int
-    skipped: int = Field(description="left out because earlier ones waited; later ones had their content")
-    unsent: int = Field(description="not acknowledged a few seconds after the load: missing in live figures")
-    cpu_s: float = Field(description="of all load tasks together; their other figures of CPU time contain it too")
+    skipped: int = Field(description="messages left out because earlier ones waited; later ones have their content")
+    unsent: int = Field(description="messages not acknowledged soon after the load: missing in live figures")
+    cpu_s: float = Field(description="of all load tasks; their other figures of CPU time include it")
 
 
 class Generator(Model):
@@ -118,24 +118,24 @@ class Generator(Model):
     clock_error_ns: int = Field(default=0, description="error of latencies between hosts; 0 with one clock")
     clock_drift_ns: int = Field(default=0, description="largest change of a clock's offset until the end")
     ceiling_per_s: float | None = Field(
-        default=None, description="what these producers reach with nothing behind them (bench calibrate); None: unknown"
+        default=None, description="highest rate of these producers without a broker (bench calibrate); None: unknown"
     )
     consumer_ceiling_per_s: float | None = Field(
-        default=None, description="what these consumers, all groups together, reach when all is there to read; likewise"
+        default=None, description="highest rate of these consumers, all groups together, when all records are written"
     )
     produce_sampled_one_in: int | None = Field(
-        default=None, description="one produced record in so many has its latency measured; None: an older result"
+        default=None, description="the latency of one in so many produced records is measured; None: older result"
     )
     tasks: list[LoadTask] = Field(default=[], description="every task; none in an older result")
     telemetry: TelemetryUse | None = Field(default=None, description="None: the tasks published nothing")
 
     def hosts(self) -> list[str]:
-        """That tasks ran on."""
+        """Return the hosts that tasks ran on."""
         return sorted({task.host for task in self.tasks})
 
 
 class Reason(Model):
-    """One check of validity that did not hold."""
+    """A validity check that failed."""
 
     check: str
     value: float | str
@@ -144,7 +144,7 @@ class Reason(Model):
 
 
 class Verdict(Model):
-    """Whether the figures may be believed. `notes` say what to know about them; they change nothing of the state."""
+    """Whether the figures can be trusted. `notes` are remarks about them, without effect on the state."""
 
     state: VerdictState
     reasons: list[Reason]
@@ -170,7 +170,7 @@ class EndToEnd(Model):
 
 
 class SteadyState(Model):
-    """Whether the load came to a steady state before it was measured, and when."""
+    """Whether the load reached a steady state before the measured phase, and when."""
 
     attained: bool
     at_s: float = Field(description="seconds since T0 at which the measured phase began: the time to steady state")
@@ -181,7 +181,7 @@ class SteadyState(Model):
 
 
 class Backlog(Model):
-    """Records laid up before the consumers started, and how they were caught up with. Seconds count from T0."""
+    """Records written before the consumers started, and how the consumers caught up. Seconds count from T0."""
 
     bytes: int
     records: int = 0
@@ -192,7 +192,7 @@ class Backlog(Model):
 
 
 def fastest_read_per_s(consumed_per_s: float, backlog: Backlog | None) -> float:
-    """What consumers are held to: their rate in the measured phase or, where they had to wait, while they caught up."""
+    """Return the highest rate of the consumers: in the measured phase or, with a backlog, while they caught up."""
     return max(consumed_per_s, (backlog.drain_records_per_s or 0.0) if backlog is not None else 0.0)
 
 
@@ -204,10 +204,10 @@ class Transactions(Model):
 
 
 class SloResult(Model):
-    """One service level objective of the workload against what was measured. It changes nothing of the verdict."""
+    """One service level objective of the workload and its measured value, without effect on the verdict."""
 
     metric: str
-    bound: str = Field(description="as the workload file has it, such as <20ms")
+    bound: str = Field(description="as in the workload file, such as <20ms")
     value: float | None = Field(description="in the metric's unit; None when the trial has no such figure")
     met: bool
 
@@ -216,8 +216,8 @@ class HostProfileUse(Model):
     """A tuning profile that was in force while the trial ran, with what it changed."""
 
     name: str
-    applied: dict[str, str] = Field(description="setting to the value put in force")
-    before: dict[str, str] = Field(default={}, description="setting to the value found and put back")
+    applied: dict[str, str] = Field(description="setting to the value applied")
+    before: dict[str, str] = Field(default={}, description="setting to its value before, which is restored")
     verified: bool = Field(description="every setting still had its value when the load had ended")
     rolled_back: bool
 
@@ -227,21 +227,21 @@ class SystemFacts(Model):
 
     kind: str
     version: str
-    command: list[str] = Field(description="what started it, or its first broker; empty when somebody else did")
-    commands: list[list[str]] = Field(default=[], description="what started each of its brokers")
+    command: list[str] = Field(description="command line of it or its first broker; empty if the run did not start it")
+    commands: list[list[str]] = Field(default=[], description="command line of each of its brokers")
     effective_config: dict[str, str]
-    effective_topic_config: dict[str, str] = Field(default={}, description="of a trial's first topic")
+    effective_topic_config: dict[str, str] = Field(default={}, description="configuration of a trial's first topic")
     connection: dict[str, str] = Field(
-        default={}, description="TLS and SASL settings of clients, without secrets; empty: neither"
+        default={}, description="TLS and SASL settings of clients, without secrets; empty without both"
     )
-    copies: int = Field(default=1, description="of each partition")
+    copies: int = Field(default=1, description="replicas of each partition")
 
 
 class AtOnce(Model):
     """What a trial shared a processor with: its figures compare with those of these trials, and with no others."""
 
     processor: int
-    trials: list[str] = Field(description="ids of the others")
+    trials: list[str] = Field(description="ids of the other trials")
 
 
 class TrialSummary(Model):
@@ -258,7 +258,7 @@ class TrialSummary(Model):
     started_utc: str
     phases: list[Phase]
     steady: SteadyState | None = Field(default=None, description="None when the warm-up was of a fixed length")
-    offered_per_s: float | None = Field(description="None in a closed loop, which offers what it is allowed to")
+    offered_per_s: float | None = Field(description="None in a closed loop, which has no rate")
     achieved_per_s: float = Field(description="records acknowledged per second of the measured phase, by ack time")
     achieved_bytes_per_s: float = Field(description="value bytes of those records")
     consumed_per_s: float
@@ -270,9 +270,9 @@ class TrialSummary(Model):
     partition_skew_ratio: float | None = Field(default=None, description="busiest partition's acked ÷ their mean")
     backlog: Backlog | None = None
     transactions: Transactions | None = None
-    recovery: Recovery | None = Field(default=None, description="None when no fault was made")
+    recovery: Recovery | None = Field(default=None, description="None without an injected fault")
     generator: Generator
-    host: HostUse = Field(description="of the host that the run was started on")
+    host: HostUse = Field(description="use of the host that the run was started on")
     cluster_hosts: list[ClusterHostUse] = Field(default=[], description="hosts that carry an external cluster")
     cache: CacheUse | None = None
     writeback: WritebackUse | None = None
@@ -283,27 +283,27 @@ class TrialSummary(Model):
     )
     storage: StorageTarget
     system: SystemFacts
-    at_once: AtOnce | None = Field(default=None, description="the trials that ran beside it; None when it ran alone")
-    start: Start | None = Field(default=None, description="how the system came up; None in an older result")
-    restart: Restart | None = Field(default=None, description="None when the workload asks for none")
+    at_once: AtOnce | None = Field(default=None, description="the trials that ran at the same time; None without any")
+    start: Start | None = Field(default=None, description="how the system started; None in an older result")
+    restart: Restart | None = Field(default=None, description="None if the workload has no restart")
     cold_read_bytes_per_s: float | None = Field(
-        default=None, description="reading the log's files from the disk alone, without a broker; of value bytes"
+        default=None, description="rate of reading the log's files from the disk, without a broker; of value bytes"
     )
     slo: list[SloResult] = Field(default=[])
     verdict: Verdict
 
 
 class ReplacedTrial(Model):
-    """What a trial was before `run --resume --retry-invalid` measured it again. No figure uses it."""
+    """A trial before `run --resume --retry-invalid` measured it again. No figure uses it."""
 
     kept_in: str = Field(description="its folder in the result directory")
     replaced_utc: str
     state: Literal["valid", "inconclusive", "invalid", "failed"] = Field(
-        description="failed: it has no figures; valid, inconclusive: a trial that ran at the same time was spoiled"
+        description="failed: it has no figures; valid, inconclusive: a trial at the same time was disturbed"
     )
     reasons: list[str]
     system_at_fault: bool = Field(
-        description="the system failed, or lost or damaged records; the exit status of the run still says so"
+        description="the system failed, or lost or damaged records; the exit status of the run still reports it"
     )
 
 
@@ -321,13 +321,11 @@ class TrialPlan(Model):
         default=False, description="it failed because the instrument broke: its load generator or its own files"
     )
     steps_s: dict[str, float] = Field(default={}, description="wall time by step; `load` is warm-up and measured phase")
-    replaced: list[ReplacedTrial] = Field(
-        default=[], description="what it was before it was measured again, the oldest first"
-    )
+    replaced: list[ReplacedTrial] = Field(default=[], description="its earlier measurements, the oldest first")
 
 
 class Overhead(Model):
-    """What a run cost beside its load: warm-up and measured phases are load, everything else is overhead."""
+    """The time of a run outside of its load: warm-up and measured phases are load, everything else is overhead."""
 
     wall_s: float
     load_s: float
@@ -360,15 +358,15 @@ class Manifest(Model):
     trials: list[TrialPlan]
     versions: dict[str, str]
     launcher: str | None = Field(default=None, description="what started the load: spark MASTER, or process")
-    launcher_settings: dict[str, str] = Field(default={}, description="what it was given, secrets hidden")
+    launcher_settings: dict[str, str] = Field(default={}, description="settings of the launcher, secrets hidden")
     overhead: Overhead | None = None
-    canaries: list[BlockCanary] = Field(default=[], description="what the host could do before each block")
+    canaries: list[BlockCanary] = Field(default=[], description="speed of the host before each block")
     resumed_utc: list[str] = Field(default=[], description="when the run was resumed after an interruption")
     kept_data: dict[str, str] = Field(default={}, description="storage target to the folder kept by --keep-data")
 
 
 class Environment(Model):
-    """One open tree: what can be known differs by host, so readers must expect any key to be missing."""
+    """A tree without a fixed schema: facts differ by host, so readers must expect any key to be missing."""
 
     schema_: Literal["bench.environment/1"] = Field(default=ENVIRONMENT_SCHEMA, alias="schema")
     facts: dict[str, Any]
@@ -402,8 +400,8 @@ class PartitionLine(Model):
 
     topic: str
     partition: int
-    acked: int | None = Field(description="None where the log holds anything but what was acknowledged")
-    acked_bytes: int | None = Field(description="None too where values differ in size")
+    acked: int | None = Field(description="None if the log contains anything but the acknowledged records")
+    acked_bytes: int | None = Field(description="None also if values differ in size")
     received: int = Field(description="summed over groups")
     e2e_p50_ns: int | None
     e2e_p99_ns: int | None

@@ -15,7 +15,7 @@ CacheDrop = Literal["dropped", "kept", "not_permitted"]
 
 
 class StorageTarget(Model):
-    """Where the system under test kept its log."""
+    """The storage of the log of the system under test."""
 
     name: str
     path: str
@@ -83,10 +83,10 @@ class StorageProbes(Model):
 
 
 class CacheUse(Model):
-    """Which share of what consumers fetched came from memory, from `start_s` to `end_s` since T0.
+    """The share of the fetched bytes that came from memory, from `start_s` to `end_s` since T0.
 
-    `served_ratio` = 1 − read bytes / fetched bytes, held between 0 and 1. `system_reads` counts what the kernel read
-    on behalf of the system's processes (/proc/PID/io); `device_reads` whatever the target's devices read for anybody.
+    `served_ratio` = 1 − read bytes / fetched bytes, limited to 0 to 1. `system_reads` counts what the kernel read for
+    the system's processes (/proc/PID/io); `device_reads` all reads of the target's devices.
     """
 
     served_ratio: float | None = Field(description="None when nothing was fetched or no reads could be counted")
@@ -96,20 +96,20 @@ class CacheUse(Model):
     fetched_bytes: int = Field(description="as stored in the log: compressed where the log is")
     system_read_bytes: int | None
     device_read_bytes: int | None
-    log_bytes: int | None = Field(default=None, description="segments of the log when the load was over")
-    resident_bytes: int | None = Field(default=None, description="how much of them the page cache held then")
+    log_bytes: int | None = Field(default=None, description="segments of the log at the end of the load")
+    resident_bytes: int | None = Field(default=None, description="bytes of these segments in the page cache")
     resident_method: Literal["cachestat", "mincore"] | None = None
     limit_bytes: int | None = Field(default=None, description="storage.cache_limit of the system's control group")
     drop: CacheDrop = Field(default="kept", description="whether the host's page cache was emptied before the trial")
 
 
 class WritebackUse(Model):
-    """How far the disk was behind what the broker had acknowledged, from T0 to the end of the load."""
+    """Acknowledged bytes that were not on the disk yet, from T0 to the end of the load."""
 
     dirty_max_bytes: int | None = Field(description="of the whole host")
-    writeback_max_bytes: int | None = Field(description="of the whole host, under way at once")
-    written_bytes: int | None = Field(description="by the target's devices, for anybody")
-    appended_bytes: int | None = Field(description="segments of the log when the load was over")
-    unwritten_bytes: int | None = Field(default=None, description="of those, not yet on the disk (cachestat)")
-    flush_s: float | None = Field(default=None, description="how long writing them out took after the load")
-    flush_complete: bool | None = Field(default=None, description="False: given up, more than flush_s was needed")
+    writeback_max_bytes: int | None = Field(description="of the whole host, at one time")
+    written_bytes: int | None = Field(description="by the target's devices, for all processes")
+    appended_bytes: int | None = Field(description="segments of the log at the end of the load")
+    unwritten_bytes: int | None = Field(default=None, description="appended bytes not on the disk yet (cachestat)")
+    flush_s: float | None = Field(default=None, description="time to write them to the disk after the load")
+    flush_complete: bool | None = Field(default=None, description="False: not finished after flush_s")

@@ -1,4 +1,4 @@
-"""A workload's aims held against its run: ratios of two variants, and whether they suffice. Pure."""
+"""A workload's aims in its run: ratios of two variants, and whether they reach their bounds. Pure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def outcomes(result: RunResult) -> list[AimOutcome]:
     factors = {planned.cell: planned.factors for planned in result.manifest.trials}
     values = {cell: values_by_block(usable(t.summary for t in trials)) for cell, trials in result.cells().items()}
     return [
-        _held(values[cell], values[beside], cell, beside, metric, parse_bound(bound))
+        _outcome(values[cell], values[beside], cell, beside, metric, parse_bound(bound))
         for aim in result.manifest.workload.get("aims", [])
         for cell, beside in _pairs(aim["of"], aim["beside"], factors)
         for metric, bound in aim["ratio"].items()
@@ -70,7 +70,7 @@ def _pairs(
             yield from ((cell, other) for other, has in factors.items() if dict(has) == wanted)
 
 
-def _held(
+def _outcome(
     of: Mapping[int, Values], other: Mapping[int, Values], cell: str, beside: str, metric: str, bound: Bound
 ) -> AimOutcome:
     blocks = [block for block in of if metric in of[block] and metric in other.get(block, {})]

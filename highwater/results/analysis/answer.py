@@ -13,7 +13,7 @@ from highwater.results.analysis.aims import outcomes
 from highwater.results.analysis.best import Best, Figures, best_cell
 from highwater.results.analysis.causes import causes
 from highwater.results.analysis.delivered import delivery_statement
-from highwater.results.analysis.held import aim_statements, objective_statements
+from highwater.results.analysis.objectives import aim_statements, objective_statements
 from highwater.results.analysis.searched import gate_statement, search_statement, search_step
 from highwater.results.analysis.statement import Answer, Statement, StatementKind
 from highwater.results.metrics import COUNTS_OF_FATES, METRICS
@@ -152,8 +152,8 @@ def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSu
     manifest = result.manifest
     directory = str(result.directory)
     if manifest.status in ("interrupted", "failed") and result.gate() is None:
-        verb, kept = _begun_by(manifest)
-        yield f"Go on with the run: {shlex.join(['highwater', 'bench', verb, *kept, '--resume', directory])}"
+        verb, arguments = _begun_by(manifest)
+        yield f"Resume the run: {shlex.join(['highwater', 'bench', verb, *arguments, '--resume', directory])}"
     for trial in summaries:
         if any(reason.check.startswith("delivery.") for reason in trial.verdict.reasons):
             yield f"Read what the broker printed: {directory}/trials/{trial.trial_id}/system.log"
@@ -206,8 +206,8 @@ def _causes_of_invalidity(trials: Sequence[TrialSummary]) -> list[str]:
 def _command_for(manifest: Manifest, trials: int | None, directory: str) -> str:
     """The command of the run with other trials and another directory, to paste."""
     more = ["--trials", str(trials)] if trials else []
-    _, kept = _begun_by(manifest, "--trials")
-    return shlex.join(["highwater", "bench", "run", *kept, *more, "--out", f"{directory}-2"])
+    _, arguments = _begun_by(manifest, "--trials")
+    return shlex.join(["highwater", "bench", "run", *arguments, *more, "--out", f"{directory}-2"])
 
 
 def _begun_by(manifest: Manifest, *without: str) -> tuple[str, list[str]]:
@@ -219,10 +219,10 @@ def _begun_by(manifest: Manifest, *without: str) -> tuple[str, list[str]]:
     if argv[1:2] != ["bench"] or argv[2:3] not in (["run"], ["search"]):
         return "run", [manifest.workload_file]
     with_value = (*_WITH_VALUE, *without)
-    kept, skip = [], False
+    arguments, skip = [], False
     for argument in argv[3:]:
         if skip or argument in _WITHOUT_VALUE or argument.partition("=")[0] in with_value:
             skip = not skip and argument in with_value
             continue
-        kept.append(argument)
-    return argv[2], kept
+        arguments.append(argument)
+    return argv[2], arguments

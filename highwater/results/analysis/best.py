@@ -133,8 +133,8 @@ def best_cell(figures: Figures, metric: str) -> Best:
     if metric in _THROUGHPUT and all(cells.kept_up(figures.trials[cell]) for cell in compared):
         offered_per_s = cells.offered_per_s(figures.trials[compared[0]]) or 0.0
         text = (
-            f"{at}{_title(definition)} is not a question that this run can answer: every cell kept up with the "
-            f"{count_text(offered_per_s)}/s offered; highwater bench search finds limits."
+            f"{at}{_title(definition)} is not ranked by this run: every cell reached the offered "
+            f"{count_text(offered_per_s)}/s; highwater bench search finds limits."
         )
         return Best(Statement(text, "best", "plain"), compared)
     return _ranked(figures, definition, compared, at)

@@ -49,7 +49,7 @@ LOAD_SECTIONS: Final = ("load", "records")
 settings are what people compare.
 """
 LoadOf = Callable[[Mapping[str, Any], Mapping[str, Scalar]], Mapping[str, Scalar]]
-"""Takes a workload and the factors of a cell; returns the load by key (`highwater.bench.workload.asked_load`)."""
+"""Takes a workload and the factors of a cell; returns the load by key (`highwater.bench.workload.requested_load`)."""
 ONLY_CELL: Final = "base"
 """The name of the only cell of a workload without a matrix."""
 
@@ -127,9 +127,9 @@ def compare(
             "how much runs of the same thing differ here is not known (it takes three A/A pairs): each interval that "
             "leaves out 1 counts as a change"
         )
-    asked = list(metrics or _asked(base, head))
+    requested = list(metrics or _requested(base, head))
     about = {
-        cell: comparison_answer.shown_first([item for item in found if item.cell == cell], asked)
+        cell: comparison_answer.shown_first([item for item in found if item.cell == cell], requested)
         for cell in dict.fromkeys(item.cell for item in found)
     }
     environment = [] if paired else environment_key.differences(base, head)
@@ -140,7 +140,7 @@ def compare(
         head=side_of(head, head_cell),
         paired=paired,
         metrics=found,
-        asked=asked,
+        asked=requested,
         answer="; ".join([answer, *_doubts(cells, environment, load)]),
         answers={cell: comparison_answer.sentence(items) for cell, items in about.items()},
         environment=environment,
@@ -149,13 +149,13 @@ def compare(
     )
 
 
-def _asked(base: RunResult, head: RunResult) -> list[str]:
+def _requested(base: RunResult, head: RunResult) -> list[str]:
     """The metrics of both workloads' questions, those of head first."""
-    asked = (
+    requested = (
         comparison_answer.asked_metrics(result.manifest.workload, at_once=bool(result.sharing_notes()))
         for result in (head, base)
     )
-    return list(dict.fromkeys(name for names in asked for name in names))
+    return list(dict.fromkeys(name for names in requested for name in names))
 
 
 def _doubts(
@@ -389,8 +389,8 @@ def _load_differences(
 
 def _other_differences(base: RunResult, head: RunResult) -> list[EnvironmentDifference]:
     """What differs between the two workload files beside the load."""
-    asked = (environment_key.what_is_measured(result.manifest.workload) for result in (base, head))
-    one, other = map(environment_key.flat, asked)
+    workloads = (environment_key.what_is_measured(result.manifest.workload) for result in (base, head))
+    one, other = map(environment_key.flat, workloads)
     found = environment_key.unequal(one, other, decides=False)
     return [
         item

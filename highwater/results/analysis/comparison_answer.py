@@ -41,11 +41,11 @@ def is_zero_on_both(item: MetricComparison) -> bool:
     return all(side.value == 0 and not side.most for side in (item.base, item.head))
 
 
-def shown_first(items: Sequence[MetricComparison], asked: Sequence[str]) -> list[MetricComparison]:
-    """The metrics that were asked for, in that order, and records with another fate than to arrive once."""
+def shown_first(items: Sequence[MetricComparison], requested: Sequence[str]) -> list[MetricComparison]:
+    """The requested metrics in their order, and records that did not arrive exactly once."""
     by_name = {item.metric: item for item in items if not is_zero_on_both(item)}
     fates = [name for name in by_name if name.startswith(COUNTS_OF_FATES)]
-    return [by_name[name] for name in dict.fromkeys([*asked, *fates]) if name in by_name]
+    return [by_name[name] for name in dict.fromkeys([*requested, *fates]) if name in by_name]
 
 
 def sentence(items: Sequence[MetricComparison]) -> str:
@@ -142,12 +142,12 @@ def _not_decided(items: Sequence[MetricComparison], of: int) -> str:
     unequal = [item for item in items if item.ratio is None]
     if unequal:
         # Of 0 there is no ratio: the two figures are all that can be said.
-        told = ", ".join(
+        values = ", ".join(
             f"{item.metric} {value_text(item.base.value, item.unit)} → {value_text(item.head.value, item.unit)}"
             for item in unequal
         )
         rest = [item for item in items if item.ratio is not None]
-        return f"no ratio to 0: {told}" + (f"; {_not_decided(rest, of)}" if rest else "")
+        return f"no ratio to 0: {values}" + (f"; {_not_decided(rest, of)}" if rest else "")
     what = "not decided" if len(items) == of else f"{', '.join(item.metric for item in items)} not decided"
     if n >= LEAST_FOR_INTERVAL:
         return what

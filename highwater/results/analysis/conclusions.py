@@ -89,7 +89,7 @@ def analyse(
 
 
 def usable(trials: Iterable[TrialSummary]) -> list[TrialSummary]:
-    """The trials that figures may come from: all but the invalid ones."""
+    """The trials whose figures are used: all but the invalid ones."""
     return [trial for trial in trials if trial.verdict.state != "invalid"]
 
 
@@ -157,8 +157,8 @@ def noise_of(summaries: Sequence[TrialSummary], values: Mapping[str, Mapping[int
     noise = []
     for name in METRICS:
         found = [(cell, one[name], other[name]) for cell, one, other in pairs if name in one and name in other]
-        told = [AaPair(cell, other / one) for cell, one, other in found if one > 0 and other > 0]
-        ratios = [pair.ratio for pair in told]
+        a_a_pairs = [AaPair(cell, other / one) for cell, one, other in found if one > 0 and other > 0]
+        ratios = [pair.ratio for pair in a_a_pairs]
         if ratios:
             what = "trials of the one cell, two by two" if single_cell else "a trial and its twin of the same block"
             noise.append(
@@ -166,7 +166,7 @@ def noise_of(summaries: Sequence[TrialSummary], values: Mapping[str, Mapping[int
                     metric=name,
                     n_pairs=len(ratios),
                     ratios=ratios,
-                    cells=[pair.cell for pair in told],
+                    cells=[pair.cell for pair in a_a_pairs],
                     bound95_ratio=a_a_bound(ratios),
                     method=f"{what}; 95 % prediction bound of a ratio by Student's t",
                 )

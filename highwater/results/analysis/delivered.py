@@ -98,10 +98,10 @@ def _unchecked(trials: Sequence[TrialSummary]) -> str:
     acked, in_log = (_total(trials, read) for read in (lambda d: d.acked, lambda d: d.in_log))
     if any(trial.delivery.received for trial in trials) and not _native(trials):
         return f"Not known whether records were lost: delivery was not checked ({count_text(acked)} acknowledged)."
-    looked = "native clients count records, and check none" if _native(trials) else "no consumer read them back"
+    check = "native clients count records, and check none" if _native(trials) else "no consumer read them back"
     if in_log >= acked:
-        return f"The log holds all {count_text(acked)} acknowledged records; {looked}."
-    return f"The log holds {count_text(in_log)} of {count_text(acked)} acknowledged records; {looked}."
+        return f"The log holds all {count_text(acked)} acknowledged records; {check}."
+    return f"The log holds {count_text(in_log)} of {count_text(acked)} acknowledged records; {check}."
 
 
 def _native(trials: Sequence[TrialSummary]) -> bool:

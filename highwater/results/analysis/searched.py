@@ -18,7 +18,7 @@ _GATE_STATES: Final[dict[str, StatementState]] = {"pass": "good", "regression": 
 def search_statement(search: Search) -> Statement:
     """The highest rate that was sustained, and what the trials that show it were worth.
 
-    Trials that are not valid confirm nothing, and where the load generator gave out, the system may sustain more.
+    Trials that are not valid confirm nothing, and where the load generator was the limit, the system may sustain more.
     """
     low, high = search.last_passing_per_s, search.first_failing_per_s
     if search.status != "answered":
@@ -29,12 +29,12 @@ def search_statement(search: Search) -> Statement:
         return Statement(f"{text}{again}.", "search", "open" if search.generator_limited else "bad")
     worth = _worth(search, low)
     objectives = ", ".join(f"{metric} {bound}" for metric, bound in search.slo.items())
-    asked = (f" with {objectives}" if objectives else "") + (", the highest rate asked for," if high is None else "")
+    wanted = (f" with {objectives}" if objectives else "") + (", the highest rate requested," if high is None else "")
     if worth is None:
         confirmed = f"confirmed by {search.confirmed} of {plural(search.confirmations, 'fresh trial')}"
-        parts = [f"{rate_text(low)}{asked} is sustained, {confirmed}"]
+        parts = [f"{rate_text(low)}{wanted} is sustained, {confirmed}"]
     else:
-        parts = [f"{rate_text(low)}{asked} was sustained {worth}: not confirmed"]
+        parts = [f"{rate_text(low)}{wanted} was sustained {worth}: not confirmed"]
     if high is not None:
         parts.append(f"{rate_text(high)} failed{_unlike(search, high)}: {_limit(search)}")
     if search.generator_limited and not _names_the_generator(search):
@@ -106,10 +106,10 @@ def _limit(search: Search) -> str:
     reasons = [reason for probe in failed for reason in _reasons(probe) if reason.check == search.limit]
     if reasons:
         return f"{Cause(reasons[0].check, reasons).words} ({value_of_reason_text(reasons[0])})"
-    told = search.text or search.limit or "not known why"
+    reason = search.text or search.limit or "reason unknown"
     if any(probe.verdict is not None and probe.verdict.state != "valid" for probe in failed):
-        told += f", in a trial that is {_doubt(failed)}"
-    return told
+        reason += f", in a trial that is {_doubt(failed)}"
+    return reason
 
 
 def _unlike(search: Search, rate: int) -> str:

@@ -239,7 +239,7 @@ def test_everything_up_to_the_highest_rate(bench: Bench) -> None:
     _, search = bench.search()
     assert (search.last_passing_per_s, search.first_failing_per_s, search.confirmed) == (300, None, 2)
     assert search_statement(search).text.startswith(
-        "300/s, the highest rate asked for, is sustained, confirmed by 2 of 2 fresh trials."
+        "300/s, the highest rate requested, is sustained, confirmed by 2 of 2 fresh trials."
     )
 
 

@@ -49,7 +49,7 @@ def test_a_rate_near_the_ceiling_can_be_measured_and_will_be_doubted() -> None:
         [],
         [
             (
-                "base: trials at 100/s will be inconclusive: these producers reach 98/s here with nothing behind them, "
+                "base: trials at 100/s will be inconclusive: these producers reach 98/s here without a broker, "
                 "and the limit is 90 % of it; use more producers on more cores, or lower load.rate"
             )
         ],
@@ -61,7 +61,7 @@ def test_a_rate_that_no_calibration_trial_reached_is_hopeless() -> None:
     assert problems(two_cells, Ceilings(50, 10)) == (
         [
             (
-                "acks=1 and 1 more: 100/s cannot be offered: these producers reach 50/s here with nothing behind them; "
+                "acks=1 and 1 more: 100/s cannot be offered: these producers reach 50/s here without a broker; "
                 "use more producers on more cores, or lower load.rate, or leave the cell out (exclude:)"
             )
         ],
@@ -79,7 +79,7 @@ def test_of_a_schedule_the_mean_counts() -> None:
 
 def test_consumers_that_could_not_keep_up_are_a_doubt() -> None:
     _, (doubt,) = problems(MINIMAL, Ceilings(1000, 60))
-    assert "these consumers reach 60/s here when all is there to read" in doubt
+    assert "these consumers reach 60/s here when all records are written" in doubt
 
 
 def test_a_closed_loop_has_no_rate_to_keep() -> None:

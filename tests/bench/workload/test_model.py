@@ -170,7 +170,7 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"system": "{processes: 2}", "restart": "kill"},
-            "w.yaml:6: system.processes: cannot go with restart or faults, which end one process",
+            "w.yaml:6: system.processes: does not fit restart and faults, which end one process",
         ),
         (
             {"system": "{config: {highwater.processes: 2}}"},
@@ -210,7 +210,7 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"system": "{kind: command, command: prog}"},
-            "w.yaml:6: system.command: has no {port}, where the port to listen on is put in",
+            "w.yaml:6: system.command: has no {port}, which is replaced by the port to listen on",
         ),
         (
             {"system": "{kind: command, command: 'p {port} {dir}'}"},
@@ -251,7 +251,7 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"slo": "{produce.p99: <49k/s}"},
-            "w.yaml:6: slo.produce.p99: '<49k/s' does not have the unit of this metric, whose bounds look like <20ms",
+            "w.yaml:6: slo.produce.p99: '<49k/s' does not have the unit of this metric, for example <20ms",
         ),
         (
             {"trials": "{stop_when: {ci_halfwidth: 2%, of: e2e.p9}}"},
@@ -305,7 +305,7 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"trials": "{at_once: true, stop_when: {ci_halfwidth: 2%, of: produce.p99}}"},
-            "w.yaml:6: trials.at_once: a cell that stops would leave it to the others; remove trials.stop_when",
+            "w.yaml:6: trials.at_once: a cell that stops leaves more processor to the others; remove trials.stop_when",
         ),
         (
             {"trials": "{stop_when: {ci_halfwidth: 2}}"},
@@ -421,7 +421,7 @@ def test_objectives_are_written_with_units_and_held_against_the_metrics_own(
 
 
 def test_an_objective_in_seconds_without_a_unit_is_refused() -> None:
-    with pytest.raises(UsageError, match="whose bounds look like <30s"):
+    with pytest.raises(UsageError, match="for example <30s"):
         read(document(slo='{steady.at_s: "<2"}'))
 
 

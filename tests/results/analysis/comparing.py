@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from highwater.bench.workload.asked_load import load_of
+from highwater.bench.workload.requested_load import load_of
 from highwater.results.analysis.compare import compare as compare_results
 
 compare = partial(compare_results, load_of=load_of)

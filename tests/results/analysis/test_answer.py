@@ -124,7 +124,7 @@ def test_trials_that_did_not_finish_are_not_spoken_for(tmp_path: Path) -> None:
     answer = answer_of(run_of(tmp_path / "some", [trial(1, ONE)], unfinished=2, status="interrupted"))
     assert text_of(answer, "delivery").endswith("arrived once, in order, in 1 of 3 trials.")
     assert answer.next_step == (
-        f"Go on with the run: highwater bench run w.yaml --launcher process --trials 3 --resume {tmp_path / 'some'}"
+        f"Resume the run: highwater bench run w.yaml --launcher process --trials 3 --resume {tmp_path / 'some'}"
     )
     none = answer_of(run_of(tmp_path / "none", []))
     assert none.sentence == "No trial finished, so nothing is known about lost records."
@@ -231,7 +231,7 @@ def test_throughput_is_no_question_when_every_cell_kept_up(tmp_path: Path) -> No
     result = run_of(tmp_path, trials_of(6, 1.0, 1.0), answer={"best": "produce.achieved_per_s"})
     (statement,) = of_kind(answer_of(result), "best")
     assert statement.state == "plain"
-    assert "every cell kept up with the 20,000/s offered" in statement.text
+    assert "every cell reached the offered 20,000/s" in statement.text
     assert "highwater bench search finds limits" in statement.text
 
 

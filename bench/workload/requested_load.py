@@ -1,4 +1,4 @@
-"""Reads from a workload which load a cell was asked to carry, and compares two loads.
+"""Reads from a workload the load that a cell requests, and compares two loads.
 
 Keys that an older version did not know get the default of this version, so that they make no difference.
 """
@@ -21,11 +21,11 @@ _SECTIONS: Final[Mapping[str, type[BaseModel]]] = dict(zip(LOAD_SECTIONS, (Load,
 
 def load_of(workload: Mapping[str, Any], factors: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """The load that a workload asks of its cell with these factors, by key: `load.rate`, `records.value.bytes`."""
-    asked = merged(workload, workload.get("variants", {}).get(factors.get("variant"), {}))
+    requested = merged(workload, workload.get("variants", {}).get(factors.get("variant"), {}))
     for factor, value in factors.items():
         if factor.partition(".")[0] in LOAD_SECTIONS:
-            put(asked, tuple(factor.split(".")), value)
-    return _facts(asked)
+            put(requested, tuple(factor.split(".")), value)
+    return _facts(requested)
 
 
 def differences_of_documents(base: Mapping[str, Any], head: Mapping[str, Any]) -> list[EnvironmentDifference]:

@@ -1,4 +1,4 @@
-"""The statements of a run's objectives and aims: kept or missed, by which cells, in which trials. Pure."""
+"""The statements of a run's objectives and aims: met or missed, by which cells, in which trials. Pure."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def objective_statements(trials: Mapping[str, Sequence[TrialSummary]], labels: M
         Statement(_missed(objective, cells, len(results[objective]), labels), "objective", "bad")
         for objective, cells in missed.items()
     ]
-    if kept := [_objective(*objective) for objective in results if objective not in missed]:
-        noun = "Objectives" if len(kept) > 1 else "Objective"
-        statements.append(Statement(f"{noun} met in every trial: {', '.join(kept)}.", "objective", "good"))
+    if met := [_objective(*objective) for objective in results if objective not in missed]:
+        noun = "Objectives" if len(met) > 1 else "Objective"
+        statements.append(Statement(f"{noun} met in every trial: {', '.join(met)}.", "objective", "good"))
     return statements
 
 
@@ -45,8 +45,8 @@ def _missed(
     ]
     if more := len(cells) - len(parts):
         parts.append(f"by {plural(more, 'more cell')}")
-    kept = of_cells - len(cells)
-    rest = f"; met by {plural(kept, 'other cell')}" if kept else ""
+    met = of_cells - len(cells)
+    rest = f"; met by {plural(met, 'other cell')}" if met else ""
     return f"Objective missed: {_objective(*objective)}, {', '.join(parts)}{rest}."
 
 
