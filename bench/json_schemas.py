@@ -6,7 +6,6 @@ They are shipped in bench/schemas/; a test holds them to the models. `highwater 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -31,8 +30,6 @@ from highwater.results.models import (
     Window,
 )
 from highwater.results.storage import PROBES_SCHEMA, StorageProbes
-
-FOLDER: Final = Path(__file__).parent / "schemas"
 
 
 def _of(model: type[BaseModel], title: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import yaml
 from typer.testing import CliRunner
 
 from highwater.bench.gate.policy import default_policy
-from highwater.bench.json_schemas import FOLDER, SCHEMAS, json_schema
+from highwater.bench.json_schemas import SCHEMAS, json_schema
 from highwater.bench.workload.specification import load_specification
 from highwater.cli import app
 
@@ -42,7 +42,7 @@ def faults(name: str, document: Any) -> list[str]:
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_shipped_schema_is_the_models_own(name: str) -> None:
     renew = f"renew it: highwater bench schema {name} > bench/schemas/{name}.schema.json"
-    shipped = (FOLDER / f"{name}.schema.json").read_text("utf-8")
+    shipped = (ROOT / f"bench/schemas/{name}.schema.json").read_text("utf-8")
     assert json.loads(shipped) == json_schema(name), renew
     jsonschema.Draft202012Validator.check_schema(json_schema(name))
     assert CliRunner().invoke(app, ["bench", "schema", name]).stdout == shipped

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import re
 import sys
+from pathlib import Path
 from typing import Final
 
 import pandas
 from junitparser import JUnitXml
 
 from highwater.bench.gate.junit import junit_xml
-from highwater.bench.json_schemas import FOLDER
 from highwater.results.reader import RunResult
 from tests.bench.gate.test_texts import outcome
 from tests.compat.instrument.case import case, highwater, judged_run, printed_by, temporary_directory
 
 _STABLE: Final = re.compile(r"not enough samples|seem to be stable|may be unstable|WARNING")
+_SCHEMAS: Final = Path(__file__).parents[3] / "bench/schemas"
 
 
 @case
@@ -84,7 +85,7 @@ def jsonschema_accepts_every_document_of_a_run() -> None:
     assert {file.stem for file in documents} >= {"manifest", "analysis", "env"} | of_trials, documents
     for name in sorted({file.stem for file in documents}):
         instances = [word for file in documents if file.stem == name for word in ("-i", str(file))]
-        schema = FOLDER / f"{name}.schema.json"
+        schema = _SCHEMAS / f"{name}.schema.json"
         # The command is deprecated for another package's, and works.
         quiet = (sys.executable, "-W", "ignore::DeprecationWarning")
         printed_by(*quiet, "-m", "jsonschema", "-F", "{error.json_path} ", *instances, schema)
