@@ -15,7 +15,7 @@ from highwater.common.plain_help import show_plain_help
 from highwater.common.plain_letters import show_all
 from highwater.common.plain_values import read_plain_values
 
-_STUDIES: Final = "highwater.bench.commands"
+_STUDIES: Final = "highwater.studies.commands"
 _MESSAGING: Final = "highwater.pipeline.messaging.commands"
 # Guests are verbs that one room brings to another's commands: the two do not know each other.
 ROOMS: Final = {

@@ -15,10 +15,10 @@ from highwater.common.command_errors import fail, report_error
 from highwater.common.exit_codes import EXIT_INVALID
 
 if TYPE_CHECKING:
-    from highwater.bench.history.series import Series
     from highwater.reports.facets import FacetKeys
     from highwater.reports.page import Document
     from highwater.results.salvage import FileFault
+    from highwater.studies.history.series import Series
 
 # A page takes seconds of CPU time, which a run on the same host should rarely notice.
 _WATCH_S: Final = 60
@@ -69,8 +69,6 @@ def report(
     Exit code 4 when files of the directory are damaged, missing or changed: the report shows the rest and names them.
     """
     # Imported here so that `highwater --help` stays fast.
-    from highwater.bench.capacity.stored import PLAN_FILE
-    from highwater.bench.telemetry.state import holds_live_figures
     from highwater.reports import markdown as as_markdown
     from highwater.reports import page
     from highwater.reports.advice import advice_document
@@ -79,6 +77,8 @@ def report(
     from highwater.results.advice import holds_advice
     from highwater.results.files import ResultDirectoryError
     from highwater.results.reader import RunResult
+    from highwater.studies.capacity.stored import PLAN_FILE
+    from highwater.studies.telemetry.state import holds_live_figures
 
     if most is not None and not markdown:
         fail("--most works with Markdown only: add --markdown")
@@ -126,9 +126,9 @@ def report(
 
 
 def _plan_document(directory: Path) -> Document:
-    from highwater.bench.capacity.stored import LOAD_FILE, PLAN_FILE, plan_of
     from highwater.common.errors import UsageError
     from highwater.reports.plan import plan_document
+    from highwater.studies.capacity.stored import LOAD_FILE, PLAN_FILE, plan_of
 
     file, load = directory / PLAN_FILE, directory / LOAD_FILE
     try:
@@ -207,11 +207,11 @@ def history_report(
     """
     from functools import partial
 
-    from highwater.bench.history.detection import Rules
-    from highwater.bench.history.otava import otava_present
     from highwater.common.errors import UsageError
     from highwater.reports import page
     from highwater.reports.history import history_document
+    from highwater.studies.history.detection import Rules
+    from highwater.studies.history.otava import otava_present
 
     place = lake or history
     try:
@@ -229,13 +229,13 @@ def history_report(
 def _kept_series(history: Path, lake: Path | None) -> Sequence[Series]:
     """Raises UsageError when there is none."""
     if lake is None:
-        from highwater.bench.history.series import kept_series
+        from highwater.studies.history.series import kept_series
 
         return kept_series(history)
-    from highwater.bench.lake.extra import named_extra
+    from highwater.studies.lake.extra import named_extra
 
     with named_extra():
-        from highwater.bench.lake import series
+        from highwater.studies.lake import series
 
         return series.kept_series(lake)
 

@@ -7,18 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.history.detection import (
-    Detection,
-    OtavaCommand,
-    Rules,
-    detect,
-    sentence,
-    shown_columns,
-    unit_of,
-    word_of,
-)
-from highwater.bench.history.environments import difference_lines, fact_rows
-from highwater.bench.history.series import Change, Series, cell_of, metric_of
 from highwater.common.units import NONE, change_text, plural
 from highwater.drawing import axes
 from highwater.drawing.downsample import Point
@@ -46,6 +34,18 @@ from highwater.reports.blocks import (
 from highwater.reports.measures import metric_name
 from highwater.reports.page import Document
 from highwater.results.metrics import value_text
+from highwater.studies.history.detection import (
+    Detection,
+    OtavaCommand,
+    Rules,
+    detect,
+    sentence,
+    shown_columns,
+    unit_of,
+    word_of,
+)
+from highwater.studies.history.environments import difference_lines, fact_rows
+from highwater.studies.history.series import Change, Series, cell_of, metric_of
 
 # Unit of a metric -> the unit of its chart, and its size.
 _AXIS_UNITS: Final = {

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.bench.telemetry.store import Store, StoredTrial
-from highwater.bench.telemetry.wording import bound_ns, evidence_line, objective_line, state_text, title_of
 from highwater.common.units import NONE, count_text, duration_ns_text, percent_text, plural, rate_text, significant
 from highwater.drawing import axes
 from highwater.drawing.downsample import Point
@@ -29,6 +27,8 @@ from highwater.reports.blocks import (
     table,
 )
 from highwater.reports.page import Document
+from highwater.studies.telemetry.store import Store, StoredTrial
+from highwater.studies.telemetry.wording import bound_ns, evidence_line, objective_line, state_text, title_of
 
 _TONES: Final[dict[str, Tone]] = {"held": "good", "missed": "bad", "waiting": "warn", "open": "warn"}
 _TABLE_ROWS: Final = 20

@@ -4,19 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from highwater.bench.capacity.demand import Demand
-from highwater.bench.capacity.plan import AIMED_ERROR_RATIO, Plan
-from highwater.bench.capacity.text import (
-    amount_text,
-    answer,
-    brokers_text,
-    growth_text,
-    how_sure,
-    lost_disk_text,
-    measured_on,
-    misses_aim,
-    rate_text,
-)
 from highwater.common.units import change_text, count_text, percent_text, plural, significant, size_text, wait_text
 from highwater.drawing import axes
 from highwater.drawing.plot import Dot, DotGroup, DotRow, Level, dot_panel
@@ -41,6 +28,19 @@ from highwater.reports.blocks import (
     table,
 )
 from highwater.reports.page import Document
+from highwater.studies.capacity.demand import Demand
+from highwater.studies.capacity.plan import AIMED_ERROR_RATIO, Plan
+from highwater.studies.capacity.text import (
+    amount_text,
+    answer,
+    brokers_text,
+    growth_text,
+    how_sure,
+    lost_disk_text,
+    measured_on,
+    misses_aim,
+    rate_text,
+)
 
 # Above, a resource is near to what the plan may use of it.
 _NEAR: Final = 0.8

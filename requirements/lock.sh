@@ -37,4 +37,4 @@ program requirements/pip-audit.txt "What asks for known vulnerabilities" "pip-au
 program requirements/oidc-provider-mock.txt "A provider of logins, for tests" "oidc-provider-mock==0.3.4"
 program requirements/release.txt "What make release builds with" "ziglang==0.17.1
 cyclonedx-python-lib==11.12.0"
-program bench/history/otava.txt "Apache Otava" "apache-otava==0.8.0"
+program highwater/studies/history/otava.txt "Apache Otava" "apache-otava==0.8.0"

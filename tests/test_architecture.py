@@ -30,7 +30,7 @@ FRONT_DOOR = "highwater/cli.py"
 LONGEST_SENTENCE = 100
 # These modules of `common` need typer and rich, which commands have.
 FOR_COMMANDS_ALONE = ("figure_table.py", "late_commands.py", "plain_help.py", "plain_values.py", "spark_session.py")
-WITHOUT_COMMANDS = ("admin", "common", "drawing", "kafka", "results", "testing")
+WITHOUT_COMMANDS = ("admin", "common", "drawing", "kafka", "results", "studies", "testing")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "common": (),
@@ -45,11 +45,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "spark_loadgen": ("common", "results"),
     # Commands in the broker's group have the options and the errors of the others there.
     "pipeline": ("admin", "common", "kafka"),
-    # bench.telemetry runs the pipeline over the topic that load tasks publish to; bench.capture reads topics and logs
-    # with its client and its decoder.
-    "bench": ("common", "kafka", "pipeline", "results", "spark_loadgen", "tuning"),
-    # studies of a bench, and the load of a workload, which a comparison needs
-    "reports": ("bench", "common", "drawing", "results"),
+    "bench": ("common", "kafka", "results", "spark_loadgen", "tuning"),
+    # Live figures run the pipeline over the topic that load tasks publish to; a capture reads topics and logs with its
+    # client and its decoder.
+    "studies": ("bench", "common", "kafka", "pipeline", "results", "spark_loadgen", "tuning"),
+    # The load of a workload, which a comparison needs.
+    "reports": ("bench", "common", "drawing", "results", "studies"),
     # A monitor knows a cluster by its protocol, and plans moves as the command does.
     "monitor": ("admin", "common", "drawing", "kafka", "results"),
     FRONT_DOOR: (
@@ -65,39 +66,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 # Code that takes bytes, events and times as values; sockets, loops, threads, files and clocks stay outside of it.
 SANS_IO = (
-    "bench/advise/answering.py",
-    "bench/advise/budget.py",
-    "bench/advise/concluding.py",
-    "bench/advise/durability.py",
-    "bench/advise/estimating.py",
-    "bench/advise/proposing.py",
-    "bench/advise/search.py",
-    "bench/advise/space.py",
-    "bench/advise/surrogate.py",
-    "bench/capture/counts.py",
-    "bench/capture/distances.py",
-    "bench/capture/fitting.py",
-    "bench/capture/keys.py",
-    "bench/capture/observing.py",
     "bench/workload/replay.py",
-    "bench/capture/statistics.py",
-    "bench/capture/summing.py",
-    "bench/capacity",
     "bench/gate/reasoning.py",
     "bench/host_agent/exposition.py",
-    "bench/lake/answers.py",
-    "bench/lake/functions.py",
-    "bench/lake/merging.py",
-    "bench/lake/rows.py",
-    "bench/lake/tables.py",
     "bench/prove/judging.py",
     "bench/runs/agenda.py",
     "bench/runs/search.py",
-    "bench/telemetry/figures.py",
     "bench/telemetry/notes.py",
-    "bench/telemetry/rows.py",
-    "bench/telemetry/sums.py",
-    "bench/telemetry/verdicts.py",
     "bench/trials/verdict.py",
     "admin/reassignment_plan.py",
     "broker/alone",
@@ -246,6 +221,32 @@ SANS_IO = (
     "spark_loadgen/wire/batching.py",
     "spark_loadgen/wire/partition_state.py",
     "spark_loadgen/wire/protocol.py",
+    "studies/advise/answering.py",
+    "studies/advise/budget.py",
+    "studies/advise/concluding.py",
+    "studies/advise/durability.py",
+    "studies/advise/estimating.py",
+    "studies/advise/proposing.py",
+    "studies/advise/search.py",
+    "studies/advise/space.py",
+    "studies/advise/surrogate.py",
+    "studies/capacity",
+    "studies/capture/counts.py",
+    "studies/capture/distances.py",
+    "studies/capture/fitting.py",
+    "studies/capture/keys.py",
+    "studies/capture/observing.py",
+    "studies/capture/statistics.py",
+    "studies/capture/summing.py",
+    "studies/lake/answers.py",
+    "studies/lake/functions.py",
+    "studies/lake/merging.py",
+    "studies/lake/rows.py",
+    "studies/lake/tables.py",
+    "studies/telemetry/figures.py",
+    "studies/telemetry/rows.py",
+    "studies/telemetry/sums.py",
+    "studies/telemetry/verdicts.py",
     "tuning/binding.py",
     "tuning/catalogue",
     "tuning/formulas",

@@ -12,7 +12,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from highwater.bench.history.otava import OTAVA_VERSION
+from highwater.studies.history.otava import OTAVA_VERSION
 from tests.compat.openid.providers import OIDC_PROVIDER_MOCK
 from tests.dependency_audit import judged
 
@@ -74,7 +74,7 @@ PROGRAMS = {
     ROOT / "requirements/pip-audit.txt": ("pip-audit", None),
     ROOT / "requirements/oidc-provider-mock.txt": ("oidc-provider-mock", OIDC_PROVIDER_MOCK),
     ROOT / "requirements/kafka-python.txt": ("kafka-python", PINS[canonicalize_name("kafka-python")]),
-    ROOT / "bench/history/otava.txt": ("apache-otava", OTAVA_VERSION),
+    ROOT / "highwater/studies/history/otava.txt": ("apache-otava", OTAVA_VERSION),
 }
 
 

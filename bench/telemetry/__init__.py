@@ -1,1 +1,1 @@
-"""Live figures of a load: summed up by Spark from a control broker, equal to the final ones."""
+"""What a run publishes to a control broker, for live figures, while it lasts."""

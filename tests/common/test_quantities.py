@@ -16,7 +16,6 @@ from pydantic import TypeAdapter
 
 from highwater.admin.offset_reset import parse_duration_ms
 from highwater.admin.terminal import UsageError
-from highwater.bench.capacity.quantities import BytesPerS, NetworkBytesPerS, SpanS
 from highwater.common import errors, quantities
 from highwater.common.quantities import DURATION, LINK_SPEED, SIZE, Quantity
 from highwater.common.yaml_nodes import parse
@@ -27,6 +26,7 @@ from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.messaging.levels import parse_delay_ms
 from highwater.pipeline.option_values import OptionValues
 from highwater.results.bounds import parse_bound
+from highwater.studies.capacity.quantities import BytesPerS, NetworkBytesPerS, SpanS
 from highwater.tuning.errors import TuningError
 from highwater.tuning.workload import parse_workload
 

@@ -11,7 +11,6 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from highwater.bench.capacity.load import Load, load_of
 from highwater.bench.workload.yaml_document import parse_document
 from highwater.common.errors import UsageError
 from highwater.monitor.cli import app
@@ -24,6 +23,7 @@ from highwater.monitor.history.writer import TickWriter
 from highwater.monitor.load_file import load_text
 from highwater.monitor.load_history import draw, growth_of
 from highwater.monitor.model import ConfigValue, Partition, Topic
+from highwater.studies.capacity.load import Load, load_of
 from tests.monitor.history.ticks import HOUR_MS, MINUTE_MS, START_MS, values_of
 
 RECORD_BYTES = 1000

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from highwater.bench.advise.advising import advise, begin, make_advising
-from highwater.bench.advise.question import read_question
 from highwater.cli import app
-from tests.bench.advise.questions import QUESTION, Runner, write_question
+from highwater.studies.advise.advising import advise, begin, make_advising
+from highwater.studies.advise.question import read_question
+from tests.studies.advise.questions import QUESTION, Runner, write_question
 
 
 def test_the_first_section_says_the_decision_then_why_then_what_would_change_it(tmp_path: Path) -> None:

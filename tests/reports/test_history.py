@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from highwater.bench.history.detection import Rules
-from highwater.bench.history.series import Acknowledgement, add, all_series, kept_series
 from highwater.cli import app
 from highwater.common.errors import UsageError
 from highwater.reports.history import history_document
 from highwater.reports.page import render
 from highwater.results.models import Scalar
 from highwater.results.reader import RunResult
-from tests.bench.history.test_series import otava, run
+from highwater.studies.history.detection import Rules
+from highwater.studies.history.series import Acknowledgement, add, all_series, kept_series
 from tests.reports.parsing import parse, parse_drawing
 from tests.reports.sample_run import Sample, write_sample
+from tests.studies.history.test_series import otava, run
 
 __all__ = ["otava"]
 RATE = "produce.achieved_per_s"

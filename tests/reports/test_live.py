@@ -8,16 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 from typer.testing import CliRunner
 
-from highwater.bench.telemetry.live import Live
-from highwater.bench.telemetry.rows import rows_of
-from highwater.bench.telemetry.store import Store
-from highwater.bench.telemetry.sums import summed
 from highwater.cli import app
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import BatchOf
 from highwater.reports import page
 from highwater.reports.live import live_document
-from tests.bench.telemetry.messages import imagined_load, trial_note
+from highwater.studies.telemetry.live import Live
+from highwater.studies.telemetry.rows import rows_of
+from highwater.studies.telemetry.store import Store
+from highwater.studies.telemetry.sums import summed
+from tests.studies.telemetry.messages import imagined_load, trial_note
 
 
 def write(state: Path, *trials: str, share: float = 1.0) -> None:

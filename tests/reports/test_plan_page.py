@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from highwater.bench.capacity.load import Growth, Load
-from highwater.bench.capacity.plan import Plan, make_plan
-from highwater.bench.capacity.stored import PLAN_FILE, plan_of, plan_text
 from highwater.cli import app
 from highwater.common.errors import UsageError
 from highwater.reports import markdown, page
 from highwater.reports.plan import plan_document
-from tests.bench.capacity.ceilings_run import write_ceilings
-from tests.bench.capacity.samples import TEXT, load, load_with, measured
+from highwater.studies.capacity.load import Growth, Load
+from highwater.studies.capacity.plan import Plan, make_plan
+from highwater.studies.capacity.stored import PLAN_FILE, plan_of, plan_text
+from tests.studies.capacity.ceilings_run import write_ceilings
+from tests.studies.capacity.samples import TEXT, load, load_with, measured
 
 TODAY = date(2026, 11, 27)
 HOSTILE = "<script>alert(1)</script>"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from statistics import mean
 from typing import Final
 
-from highwater.bench.advise.search import TrialOfSearch, finalists, next_block, standing
-from highwater.bench.advise.space import Candidate
+from highwater.studies.advise.search import TrialOfSearch, finalists, next_block, standing
+from highwater.studies.advise.space import Candidate
 from tools.advisor_proof.surfaces import Host, Surface, drawn
 
 Method = Callable[[Surface, Host, int, int], Candidate]

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Final
 
-from highwater.bench.advise.space import Candidate, Setting, Space
+from highwater.studies.advise.space import Candidate, Setting, Space
 
 KINDS: Final = ("additive", "interacting", "cliff", "few of many")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.capture.summing import parts_of
 from highwater.bench.workload.trace_directory import ARRIVALS, DISTRIBUTIONS, MANIFEST, Trace, read_trace, write_trace
 from highwater.common.errors import UsageError
-from tests.bench.capture.logs import batch, new_statistics, observed, record, trace_of
+from highwater.studies.capture.summing import parts_of
+from tests.studies.capture.logs import batch, new_statistics, observed, record, trace_of
 
 
 @pytest.fixture

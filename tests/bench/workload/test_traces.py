@@ -11,7 +11,7 @@ from highwater.bench.trials.plan import make_plan, trial_log_bytes
 from highwater.bench.workload.specification import Specification, load_specification, recorded_workloads
 from highwater.common.errors import UsageError
 from highwater.spark_loadgen import LoadPlan, TracedArrivals, TracedHeaders, TracedKeys, TracedSizes
-from tests.bench.capture.logs import batch, observed, record, trace_of
+from tests.studies.capture.logs import batch, observed, record, trace_of
 
 HEAD = """\
 schema: bench.workload/1

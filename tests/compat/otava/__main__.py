@@ -13,9 +13,9 @@ from pathlib import Path
 import yaml
 
 from highwater.bench.exports import exporter
-from highwater.bench.history.otava import change_points, otava_command
 from highwater.common.errors import UsageError
 from highwater.results.reader import RunResult
+from highwater.studies.history.otava import change_points, otava_command
 from tests.compat.suite import AllowList, Report, choose
 from tests.reports.sample_run import Sample, write_sample
 

@@ -21,7 +21,6 @@ import yaml
 
 from highwater.admin.mirroring import progress as mirror_progress
 from highwater.admin.reassignment_plan import MalformedPlan, parse_plan
-from highwater.bench.capacity.load import load_of
 from highwater.bench.workload.specification import load_specification
 from highwater.bench.workload.trace_directory import MANIFEST, read_trace
 from highwater.bench.workload.yaml_document import read_document as read_bench_document
@@ -71,14 +70,15 @@ from highwater.pipeline.run.parse import EXAMPLE, parse_pipeline
 from highwater.pipeline.source.offsets import read_assignment
 from highwater.results.files import ResultDirectoryError
 from highwater.results.reader import RunResult
+from highwater.studies.capacity.load import load_of
 from highwater.tuning.errors import TuningError
 from highwater.tuning.persistence.sysctl_d import parse_lines
-from tests.bench.capture.logs import batch, observed, record, trace_of
 from tests.drills.poison import stored
 from tests.drills.poison.drill import Decoder, Hostile
 from tests.drills.poison.inputs import hostile_bytes, hostile_json, hostile_text, hostile_yaml
 from tests.drills.poison.listeners import CHANNEL_LINES, HTTP_HEADS, read_channel, read_http
 from tests.reports.sample_run import Sample, write_sample
+from tests.studies.capture.logs import batch, observed, record, trace_of
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 NOW_MS: Final = 1_795_000_000_000

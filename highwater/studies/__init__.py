@@ -1,0 +1,1 @@
+"""What is made of results: advice, plans of clusters, captures, histories, the lake, live figures."""

@@ -1,0 +1,279 @@
+"""A plan as text for a terminal: the answer, then why, what would change it, what is not known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from highwater.common.units import (
+    change_text,
+    count_text,
+    percent_text,
+    plural,
+    significant,
+    size_text,
+    wait_text,
+)
+from highwater.studies.capacity.demand import Demand
+from highwater.studies.capacity.disks import Array
+from highwater.studies.capacity.plan import AIMED_ERROR_RATIO, DiskChoice, Plan
+
+_DECIMAL = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def answer(plan: Plan) -> str:
+    """The plan in one sentence."""
+    if plan.asked_brokers is not None:
+        return _reverse_answer(plan)
+    if plan.brokers is None:
+        worst = plan.state.by_use[0] if plan.state else None
+        why = f": {_of(worst)} does not become less with more brokers" if worst else ""
+        return f"no number of brokers carries this load{why}"
+    return f"{plural(plan.brokers, 'broker')}{_brokers_interval(plan)}; {_binding(plan)}"
+
+
+def lines(plan: Plan) -> Iterator[str]:
+    yield f"{plan.name}: {answer(plan)}"
+    if plan.other_memory:
+        yield f"ceilings of a host with other memory: {plan.other_memory}. The rest is as on the measured host"
+    yield how_sure(plan)
+    if growth := growth_text(plan):
+        yield growth
+    yield measured_on(plan)
+    yield from _state(plan)
+    yield from _topics(plan)
+    yield from _disks(plan.disks)
+    yield ""
+    yield from table(
+        ("if it were otherwise", "brokers"),
+        [(each.change, brokers_text(each.brokers)) for each in plan.sensitivities],
+    )
+    yield from _predictions(plan)
+    yield ""
+    yield "not known, and what finds it out:"
+    for each in plan.unknown:
+        yield f"- {each.what}"
+        yield f"    {each.find_out}"
+
+
+def how_sure(plan: Plan) -> str:
+    """The range of the answer, and how far its costs were from what they had not seen."""
+    sure = f"how sure: 95 of 100 plans, drawn from the trials and from the range of the load, say {_span(plan)}"
+    if not plan.predictions:
+        return f"{sure}; how far the costs are from cells that they were not fitted to is not known"
+    aim = f" (the aim is {percent_text(AIMED_ERROR_RATIO)})" if misses_aim(plan) else ""
+    worst = max(abs(each.error_ratio) for each in plan.predictions)
+    missed = f"costs missed cells that they were not fitted to by up to {percent_text(worst)}{aim}"
+    return f"{sure}; {missed}, which the range includes"
+
+
+def misses_aim(plan: Plan) -> bool:
+    return any(abs(each.error_ratio) > AIMED_ERROR_RATIO for each in plan.predictions)
+
+
+def _span(plan: Plan) -> str:
+    if plan.asked_brokers is not None and plan.factor_low is not None and plan.factor_high is not None:
+        return f"{significant(plan.factor_low, 2)} to {significant(plan.factor_high, 2)} times this load"
+    if plan.brokers_low is None:
+        return "that no number is enough"
+    if plan.brokers_high is None:
+        return f"{plan.brokers_low} brokers or more"
+    if plan.brokers_low == plan.brokers_high:
+        return plural(plan.brokers_low, "broker")
+    return f"{plan.brokers_low} to {plural(plan.brokers_high, 'broker')}"
+
+
+def measured_on(plan: Plan) -> str:
+    host = plan.host
+    return (
+        f"measured on {plan.system}, {host.cpu_model} × {host.cpu_count}, {size_text(host.memory_bytes)}, Linux "
+        f"{host.kernel}{', ' + host.runs_in if host.runs_in else ''}; {plural(plan.trials_used, 'trial')} of "
+        f"{', '.join(plan.runs)}"
+    )
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns, the first to the left and the others to the right; no line ends in spaces."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        first, *others = (
+            cell.ljust(width) if index == 0 else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join((first, *others)).rstrip()
+
+
+def _reverse_answer(plan: Plan) -> str:
+    assert plan.asked_brokers is not None
+    asked, one = plural(plan.asked_brokers, "broker"), plan.asked_brokers == 1
+    if plan.asked_brokers < plan.least_brokers:
+        return (
+            f"{asked} {'is' if one else 'are'} too few: copies, in-sync replicas, racks and brokers that may be down "
+            f"need {plan.least_brokers}"
+        )
+    span = ""
+    if plan.factor_low is not None and plan.factor_high is not None:
+        span = f" ({significant(plan.factor_low, 2)} to {significant(plan.factor_high, 2)})"
+    factor = f"{significant(plan.factor or 0.0, 2)} times this load{span}"
+    if plan.fits:
+        return f"{asked} {'carries' if one else 'carry'} {factor}; {_binding(plan)}"
+    needed = (
+        f"needs {brokers_text(plan.brokers)}{_brokers_interval(plan)}" if plan.brokers else "fits no number of brokers"
+    )
+    return f"{asked} {'does' if one else 'do'} not carry this load, which {needed}, but {factor}; {_binding(plan)}"
+
+
+def _brokers_interval(plan: Plan) -> str:
+    if plan.brokers_low is None:
+        return ""
+    if plan.brokers_high is None:
+        return f" ({plan.brokers_low} or more)"
+    return f" ({plan.brokers_low} to {plan.brokers_high})"
+
+
+def brokers_text(count: int | None) -> str:
+    return "no number" if count is None else count_text(count)
+
+
+def _binding(plan: Plan) -> str:
+    """What limits the cluster, and what would be next."""
+    if plan.state is None:
+        return "no broker would be up"
+    first, second = plan.state.by_use[:2]
+    if plan.brokers is not None and plan.asked_brokers is None and plan.brokers == plan.least_brokers:
+        return (
+            f"copies and brokers that may be down need no fewer; {_of(first)} is used most "
+            f"({percent_text(first.use_ratio)} of what a plan may use), then {_of(second)}"
+        )
+    return f"{_of(first)} binds ({percent_text(first.use_ratio)} of what a plan may use), then {_of(second)}"
+
+
+def _of(demand: Demand | None) -> str:
+    return "" if demand is None else f"the {demand.resource}" if demand.resource != "CPU" else "CPU"
+
+
+def amount_text(value: float, unit: str) -> str:
+    if math.isinf(value):
+        return "never"
+    match unit:
+        case "bytes":
+            return size_text(value)
+        case "bytes/s":
+            return rate_text(value)
+        case "/s":
+            return f"{count_text(round(value))}/s"
+        case "s":
+            return wait_text(value)
+    return f"{significant(value)} {unit}"
+
+
+def rate_text(bytes_per_s: float) -> str:
+    for name, size in reversed(_DECIMAL.items()):
+        if bytes_per_s >= size:
+            return f"{significant(bytes_per_s / size)} {name}/s"
+    return f"{significant(bytes_per_s)} B/s"
+
+
+def _state(plan: Plan) -> Iterator[str]:
+    state = plan.state
+    if state is None:
+        return
+    yield ""
+    yield from table(
+        (f"worst of {plan.state_brokers}", "needs", "ceiling", "may use", "used of that", "ceiling from"),
+        [
+            (
+                demand.resource,
+                amount_text(demand.amount, demand.unit),
+                amount_text(demand.ceiling, demand.unit),
+                percent_text(demand.limit_ratio),
+                percent_text(demand.use_ratio),
+                "measured" if demand.measured else "load file",
+            )
+            for demand in state.by_use
+        ],
+    )
+    late = f"; groups of {', '.join(state.late_topics)} read from the disk" if state.late_topics else ""
+    yield f"the page cache holds the last {wait_text(state.cached_s)} of writes{late}"
+    yield (
+        f"{count_text(state.partition_replicas)} partition replicas, {count_text(state.open_files)} open files beside "
+        f"connections; a broker that lost its disks has them back after {amount_text(state.recovery_s, 's')} "
+        "at best: as fast as network and disks allow"
+    )
+
+
+def _topics(plan: Plan) -> Iterator[str]:
+    if plan.brokers is None and plan.asked_brokers is None:
+        return
+    yield ""
+    yield from table(
+        ("topic", "partitions", "replication.factor", "min.insync.replicas"),
+        [
+            (topic.name, count_text(topic.partitions), str(topic.replication), str(topic.min_insync_replicas))
+            for topic in plan.topics
+        ],
+    )
+    yield from (f"{topic.name}: {note}" for topic in plan.topics for note in topic.notes)
+
+
+def _disks(choices: Sequence[DiskChoice]) -> Iterator[str]:
+    if not choices:
+        return
+    yield ""
+    yield from table(
+        ("disks of a broker", "usable", "write", "read", "copies", "lost disk", "brokers", ""),
+        [
+            (
+                f"{choice.array.layout} of {choice.target} ({choice.medium}{', emulated' if choice.emulation else ''})",
+                size_text(choice.array.usable_bytes),
+                rate_text(choice.write_bytes_per_s),
+                rate_text(choice.array.read_bytes_per_s),
+                significant(choice.copies),
+                lost_disk_text(choice.array, choice.lost_disk_s),
+                brokers_text(choice.brokers),
+                "chosen" if choice.chosen else "",
+            )
+            for choice in choices
+        ],
+    )
+
+
+def lost_disk_text(array: Array, lost_disk_s: float) -> str:
+    if not array.lost_share:
+        return "no replica missing"
+    return f"{array.lost_disk_loses} missing {amount_text(lost_disk_s, 's')}"
+
+
+def growth_text(plan: Plan) -> str:
+    """Empty if the load does not grow."""
+    growth = plan.growth
+    if growth is None:
+        return ""
+    then = f"the load in {plural(growth.months, 'month')} needs {brokers_text(growth.brokers_then)}"
+    if not plan.fits:
+        return f"with {percent_text(growth.per_month_ratio)} more each month, {then}"
+    when = "not in ten years"
+    if growth.reached is not None:
+        when = f"in {growth.reached} ({growth.earliest} to {growth.latest or 'not in ten years'})"
+    brokers = (
+        f"{plural(plan.state_brokers, 'broker')} {'reaches its' if plan.state_brokers == 1 else 'reach their'} limit"
+    )
+    return f"with {percent_text(growth.per_month_ratio)} more each month, {brokers} {when}; {then}"
+
+
+def _predictions(plan: Plan) -> Iterator[str]:
+    if not plan.predictions:
+        return
+    yield ""
+    yield from table(
+        ("cell that costs were not fitted to", "predicted", "measured", "error"),
+        [
+            (
+                f"{each.cell}, left out in turn" if each.in_turn else each.cell,
+                f"{significant(each.predicted_cores)} cores",
+                f"{significant(each.measured_cores)} cores",
+                change_text(1 + each.error_ratio),
+            )
+            for each in plan.predictions
+        ],
+    )

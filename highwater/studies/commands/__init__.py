@@ -1,0 +1,1 @@
+"""The verbs of `highwater` that study results; `highwater/cli.py` mounts them."""

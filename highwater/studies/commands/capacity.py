@@ -1,0 +1,109 @@
+"""`highwater plan`: how many brokers a load needs. Imports are late so that --help is fast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from highwater.bench.commands.common import AsJson, StorageOption, one_line_errors
+
+
+def plan(
+    load: Annotated[Path, typer.Argument(metavar="LOAD", help="Load file (YAML, schema capacity.load/1).")],
+    ceilings: Annotated[
+        list[Path],
+        typer.Option("--ceilings", metavar="DIR", help="Result directory of workloads/ceilings.yaml; may be repeated."),
+    ],
+    brokers: Annotated[
+        int | None,
+        typer.Option(min=1, max=10_000, metavar="N", help="Report how much of the load N brokers can carry."),
+    ] = None,
+    as_json: AsJson = False,
+    inventory: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write an inventory for the playbooks into this new or empty directory."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Save the plan in this new or empty directory, for highwater report DIR."),
+    ] = None,
+    rehearse: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="With --out: run this share of the load on this host, such as 5%."),
+    ] = None,
+    storage: StorageOption = None,
+) -> None:
+    """Say how many brokers a load needs, from a benchmark on a host of the same kind.
+
+    The answer comes first, with its interval and what limits it. Below it: what the worst broker needs of each
+    resource, partitions, disks, what would change the answer, and what is not known with the command that finds it out.
+
+    Exit codes: 0 the load fits; 1 it does not; 2 usage error, or a ceiling that nobody measured.
+    """
+    with one_line_errors():
+        from datetime import UTC, datetime
+
+        from highwater.bench.workload.yaml_document import read_document
+        from highwater.common.errors import UsageError
+        from highwater.common.exit_codes import EXIT_NO
+        from highwater.results.reader import RunResult
+        from highwater.studies.capacity.inventory import inventory_of
+        from highwater.studies.capacity.load import load_of
+        from highwater.studies.capacity.measured import measured_of
+        from highwater.studies.capacity.plan import make_plan
+        from highwater.studies.capacity.stored import LOAD_FILE, PLAN_FILE, plan_text
+        from highwater.studies.capacity.text import lines
+
+        for option, directory in (("--inventory", inventory), ("--out", out)):
+            if directory is not None:
+                _check_empty(option, directory)
+        if rehearse is None and storage:
+            raise UsageError("--storage is for a rehearsal: add --rehearse SHARE")
+        wanted = load_of(read_document(load))
+        results = [RunResult(directory) for directory in ceilings]
+        measured, today = measured_of(results), datetime.now(UTC).date()
+        made = make_plan(wanted, measured, today, brokers)
+        if rehearse is not None:
+            from highwater.studies.commands.rehearsing import rehearsed
+
+            if out is None:
+                raise UsageError("--rehearse saves what it measures: add --out DIR")
+            run = rehearsed(wanted, measured, results[0], rehearse, out, storage or [])
+            measured = measured_of([*results, run])
+            made = make_plan(wanted, measured, today, brokers)
+        typer.echo(plan_text(made) if as_json else "\n".join(lines(made)))
+        if out is not None:
+            _write(out, {PLAN_FILE: plan_text(made), LOAD_FILE: load.read_text("utf-8")})
+            typer.echo(f"{out}: the plan; now: highwater report {out}", err=True)
+        if not made.fits:
+            if inventory is not None:
+                typer.echo(f"{inventory}: not written, as the load does not fit", err=True)
+            raise typer.Exit(EXIT_NO)
+        if inventory is not None:
+            _write(inventory, inventory_of(made, wanted))
+            typer.echo(
+                f"{inventory}: an inventory of {made.state_brokers} brokers; names and disks are to fill in", err=True
+            )
+
+
+def _check_empty(option: str, directory: Path) -> None:
+    from highwater.common.errors import UsageError
+
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UsageError(f"{option}: {directory} exists and is not an empty directory")
+
+
+def _write(directory: Path, files: dict[str, str]) -> None:
+    """Raises UsageError."""
+    from highwater.common.atomic_files import write_atomically
+    from highwater.common.errors import UsageError
+
+    for name, text in files.items():
+        file = directory / name
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, text)
+        except OSError as error:
+            raise UsageError(f"{file}: cannot write it: {error.strerror or error}") from None
