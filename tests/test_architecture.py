@@ -432,16 +432,10 @@ def test_few_modules_stand_loose_in_the_broker() -> None:
     }
 
 
-# Studies of results and the traces that they make: they share names with the rest of `bench` and with each other.
-STUDIES = {"advise", "capacity", "capture", "history", "lake", "telemetry", "trace_directory.py"}
-
-
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_class_has_a_name_of_its_own_in_its_room(room: str) -> None:
     found: dict[str, list[str]] = {}
     for path in sorted(place_of(room).rglob("*.py")):
-        if room in ("bench", "studies") and STUDIES & set(path.relative_to(place_of(room)).parts):
-            continue
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.bench.workload.trace_directory import Records, Trace
+from highwater.bench.workload.trace_directory import RecordStatistics, Trace
 from highwater.spark_loadgen.stamp import STAMP_BYTES
 from highwater.spark_loadgen.traces import TracedArrivals, TracedHeaders, TracedKeys, TracedSizes
 
@@ -44,7 +44,7 @@ def records_of(trace: Trace, partitions: int) -> Replayed:
     return Replayed(sizes_of(records), keys_of(trace, records, keep_partitions=keep), headers_of(records))
 
 
-def sizes_of(records: Records) -> TracedSizes:
+def sizes_of(records: RecordStatistics) -> TracedSizes:
     """Sizes of values. Null values, and those too short for a stamp, become a stamp alone."""
     counts: dict[int, int] = {}
     for size, count in ((0, records.null_values), *records.value_bytes):
@@ -54,7 +54,7 @@ def sizes_of(records: Records) -> TracedSizes:
     return TracedSizes(tuple(sorted(counts.items())))
 
 
-def keys_of(trace: Trace, records: Records, *, keep_partitions: bool) -> TracedKeys | None:
+def keys_of(trace: Trace, records: RecordStatistics, *, keep_partitions: bool) -> TracedKeys | None:
     if not records.keys.rows:
         return None
     rows = [
@@ -66,5 +66,5 @@ def keys_of(trace: Trace, records: Records, *, keep_partitions: bool) -> TracedK
     return TracedKeys(tuple(rows + nulls))
 
 
-def headers_of(records: Records) -> TracedHeaders:
+def headers_of(records: RecordStatistics) -> TracedHeaders:
     return TracedHeaders(tuple(records.headers))

@@ -84,7 +84,7 @@ class Batches(_Model):
     count: int
 
 
-class Producers(_Model):
+class ProducerCounts(_Model):
     """Producer ids are not kept: how many there were, and the records of each, the busiest first (100 at most)."""
 
     with_id: int
@@ -101,7 +101,7 @@ class Keys(_Model):
     rows: list[tuple[int, int, int, int]]
 
 
-class Records(_Model):
+class RecordStatistics(_Model):
     """Level 1. headers: (number, bytes of names, bytes of values, records) of each shape."""
 
     value_bytes: Pairs
@@ -124,8 +124,8 @@ class Distributions(_Model):
     batches: Batches
     codecs: dict[str, Codec]
     partitions: list[Partition]
-    producers: Producers
-    records: Records | None = None
+    producers: ProducerCounts
+    records: RecordStatistics | None = None
     group: Group | None = None
     control_batches: int = 0
     transactional_records: int = 0

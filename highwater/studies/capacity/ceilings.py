@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from highwater.common.ceilings import HostClass
-from highwater.studies.capacity.costs import Costs, Observation
+from highwater.studies.capacity.costs import Costs, MeasuredWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Cell:
     """The trials of one cell."""
 
     name: str
-    trials: tuple[Observation, ...]
+    trials: tuple[MeasuredWork, ...]
     is_closed: bool = False
     """Whether the load was as fast as the broker took it, so that the broker was hardly ever idle."""
 

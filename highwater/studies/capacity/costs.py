@@ -120,7 +120,7 @@ def traffic(batch_bytes: float, produced: float, consumed: float, replicated: fl
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class MeasuredWork:
     """One trial: what the brokers did, and the CPU time that it took them, in CPU seconds per second."""
 
     work: Work
@@ -170,7 +170,7 @@ def looked_at(batches: float, partitions: float, sessions: float) -> float:
     return batches * max(0.0, partitions / sessions - 1) if sessions else 0.0
 
 
-def measured_kinds(observations: Iterable[Observation]) -> dict[str, tuple[int, int]]:
+def measured_kinds(observations: Iterable[MeasuredWork]) -> dict[str, tuple[int, int]]:
     """Kinds of work with the range of their batches, if these differ enough to separate bytes from batches."""
     sizes: dict[str, set[int]] = {}
     for seen in observations:
@@ -179,7 +179,7 @@ def measured_kinds(observations: Iterable[Observation]) -> dict[str, tuple[int, 
     return {kind: (min(found), max(found)) for kind, found in sizes.items() if max(found) >= _APART * min(found)}
 
 
-def fitted(observations: Sequence[Observation], most_cores: float) -> Costs:
+def fitted(observations: Sequence[MeasuredWork], most_cores: float) -> Costs:
     """The costs that explain the trials best. Trials of a kind of work that is not known are left out.
 
     most_cores: the CPU time of a broker that is never idle.
@@ -204,7 +204,7 @@ def fitted(observations: Sequence[Observation], most_cores: float) -> Costs:
     return Costs(tuple(cpu_s), frozenset(told), known, tuple(waking_s), most_cores)
 
 
-def _idle_share(seen: Observation, most_cores: float) -> float:
+def _idle_share(seen: MeasuredWork, most_cores: float) -> float:
     """The mean share of time in which the brokers of a trial are idle."""
     return max(0.0, 1 - seen.cpu_cores / (max(1.0, seen.work.brokers) * most_cores))
 

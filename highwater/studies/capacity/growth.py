@@ -13,7 +13,7 @@ _FARTHEST_MONTHS: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class GrowthForecast:
     """A load that grows by the same ratio every month."""
 
     per_month_ratio: float

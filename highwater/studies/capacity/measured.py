@@ -15,7 +15,7 @@ from highwater.results.ceilings import host_class_of, stored_ratio
 from highwater.results.models import TrialSummary
 from highwater.results.reader import RunResult
 from highwater.studies.capacity.ceilings import Cell, DiskSamples, Measured
-from highwater.studies.capacity.costs import MANY_PARTITIONS, Observation, Work, looked_at, traffic
+from highwater.studies.capacity.costs import MANY_PARTITIONS, MeasuredWork, Work, looked_at, traffic
 
 WORKLOAD: Final = "workloads/ceilings.yaml"
 HELD_OUT: Final = "held-out"
@@ -36,7 +36,7 @@ class _Used(NamedTuple):
 
     summary: TrialSummary
     workload: Workload
-    seen: Observation
+    seen: MeasuredWork
 
     @property
     def is_closed(self) -> bool:
@@ -139,7 +139,7 @@ def _used(result: RunResult, trials: Sequence[TrialSummary]) -> Iterator[_Used]:
             looked_at_for_followers=looked_at(moved.replicated_batches, own * (copies - 1), brokers * (brokers - 1)),
             looked_at_for_readers=looked_at(moved.consumed_batches, own, brokers * workload.consumers.per_group),
         )
-        yield _Used(summary, workload, Observation(work, cpu_cores, batch_bytes))
+        yield _Used(summary, workload, MeasuredWork(work, cpu_cores, batch_bytes))
 
 
 def _records_of_a_batch(workload: Workload, record_bytes: float) -> int:

@@ -14,7 +14,7 @@ from highwater.studies.capacity.costs import SYNCED
 from highwater.studies.capacity.demand import DISK_WRITE, BrokerState, least_brokers, partitions_of, worst_broker
 from highwater.studies.capacity.disks import Array, array_of
 from highwater.studies.capacity.draws import Draw, Prediction, draws, interval, middle, predictions
-from highwater.studies.capacity.growth import Growth, month_reached
+from highwater.studies.capacity.growth import GrowthForecast, month_reached
 from highwater.studies.capacity.load import LAYOUTS, LEAST_DISKS, Layout, Load, Retention, Topic
 from highwater.studies.capacity.measured import WORKLOAD
 from highwater.studies.capacity.sizing import MOST_BROKERS, largest_factor, smallest_cluster
@@ -86,7 +86,7 @@ class Plan:
     topics: tuple[TopicPlan, ...]
     disks: tuple[DiskChoice, ...]
     sensitivities: tuple[Sensitivity, ...]
-    growth: Growth | None
+    growth: GrowthForecast | None
     predictions: tuple[Prediction, ...]
     unknown: tuple[Unknown, ...]
     host: HostClass
@@ -363,13 +363,13 @@ def _growth(
     arrays: Sequence[Array],
     brokers: int,
     today: date,
-) -> Growth | None:
+) -> GrowthForecast | None:
     if load.growth is None:
         return None
     ratio, months = load.growth.per_month_ratio, load.growth.months
     low, high = interval(_factors(load, drawn, arrays, brokers))
     factor = largest_factor(load, ceilings, array, brokers)
-    return Growth(
+    return GrowthForecast(
         per_month_ratio=ratio,
         reached=month_reached(today, factor, ratio),
         earliest=month_reached(today, min(low, factor), ratio),

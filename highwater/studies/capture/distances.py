@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from highwater.bench.workload.trace_directory import Pairs, Records, Trace
+from highwater.bench.workload.trace_directory import Pairs, RecordStatistics, Trace
 from highwater.spark_loadgen.stamp import STAMP_BYTES
 from highwater.studies.capture.fitting import judged_codec
 
@@ -60,7 +60,7 @@ def distances(before: Trace, after: Trace, speed: float = 1.0, share: float = 1.
     return found
 
 
-def _of_records(before: Records, after: Records, judged: str) -> Iterator[Distance]:
+def _of_records(before: RecordStatistics, after: RecordStatistics, judged: str) -> Iterator[Distance]:
     sizes = [_with_stamps(records) for records in (before, after)]
     yield Distance("sizes of values", kolmogorov_smirnov(*sizes), KS_MAX)
     if before.key_bytes or after.key_bytes:
@@ -91,7 +91,7 @@ def kolmogorov_smirnov(one: Pairs, other: Pairs) -> float:
     return float(np.abs(cumulated[0] - cumulated[1]).max())
 
 
-def _with_stamps(records: Records) -> Pairs:
+def _with_stamps(records: RecordStatistics) -> Pairs:
     """Sizes as a replay can have them: a value without room for its stamp becomes a stamp."""
     return [
         (STAMP_BYTES, records.null_values),
@@ -99,15 +99,15 @@ def _with_stamps(records: Records) -> Pairs:
     ]
 
 
-def _header_bytes(records: Records) -> Pairs:
+def _header_bytes(records: RecordStatistics) -> Pairs:
     return [(names + values, count) for _, names, values, count in records.headers]
 
 
-def _count(records: Records) -> int:
+def _count(records: RecordStatistics) -> int:
     return max(1, records.null_values + sum(count for _, count in records.value_bytes))
 
 
-def _top_share(records: Records) -> float:
+def _top_share(records: RecordStatistics) -> float:
     """The share of the TOP_KEYS most frequent keys in the records with a key."""
     total = sum(count * keys for count, _, _, keys in records.keys.rows)
     left, top = TOP_KEYS, 0

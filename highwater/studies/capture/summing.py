@@ -70,7 +70,7 @@ def _distributions(statistics: Statistics, group: trace_directory.Group | None) 
             )
             for number, use in sorted(statistics.partitions.items())
         ],
-        producers=trace_directory.Producers(
+        producers=trace_directory.ProducerCounts(
             with_id=len(ranked),
             records_by_rank=ranked[:_PRODUCERS_MAX],
             records_without_id=statistics.producers[_NO_PRODUCER_ID],
@@ -85,9 +85,9 @@ def _distributions(statistics: Statistics, group: trace_directory.Group | None) 
     )
 
 
-def _records(statistics: Statistics) -> trace_directory.Records:
+def _records(statistics: Statistics) -> trace_directory.RecordStatistics:
     keys = statistics.keys
-    return trace_directory.Records(
+    return trace_directory.RecordStatistics(
         value_bytes=_pairs(statistics.value_bytes),
         key_bytes=_pairs(statistics.key_bytes),
         headers=[(*shape, count) for shape, count in sorted(statistics.headers.items())],

@@ -17,7 +17,7 @@ from highwater.common.units import (
     size_text,
 )
 from highwater.results.metrics import value_text
-from highwater.studies.lake.questions import Question
+from highwater.studies.lake.questions import SqlQuestion
 
 Row = Mapping[str, Any]
 
@@ -28,7 +28,7 @@ _IN_THE_UNIT_OF_THE_ROW: Final = frozenset({"value", "before", "after", "first_v
 UNIT: Final = "unit"
 
 
-def sentence(question: Question, rows: Sequence[Row], parameters: Mapping[str, str], lake: Mapping[str, int]) -> str:
+def sentence(question: SqlQuestion, rows: Sequence[Row], parameters: Mapping[str, str], lake: Mapping[str, int]) -> str:
     """The answer. parameters: as they were given; lake: how many runs and trials it has."""
     text = question.nothing
     if rows:

@@ -13,12 +13,12 @@ from highwater.common.errors import UsageError
 from highwater.studies.lake.answers import cell_text, sentence
 from highwater.studies.lake.engine import MEMORY_BYTES, Engine, Parameters, parameters_in
 from highwater.studies.lake.manifest import Manifest
-from highwater.studies.lake.questions import Parameter, Question, Sentence, pools_in
+from highwater.studies.lake.questions import Parameter, Sentence, SqlQuestion, pools_in
 from highwater.studies.lake.steps import STEPS
 
 _ROWS = "{rows} rows"
 _PERCENTILES = (50.0, 99.0, 99.9, 100.0)
-_SECONDS = Question(
+_SECONDS = SqlQuestion(
     "timeline",
     "Percentiles of each second over all usable trials of a workload",
     (),
@@ -45,7 +45,7 @@ class Connection:
 class Answer:
     """The answer of a question: its sentence, then rows with these columns."""
 
-    question: Question
+    question: SqlQuestion
     parameters: Mapping[str, str]
     sentence: str
     columns: list[str]
@@ -77,7 +77,7 @@ def opened(
 
 def ask_lake(
     manifest: Manifest,
-    question: Question,
+    question: SqlQuestion,
     given: Mapping[str, str],
     engine: str = "local",
     master: str = "local[2]",
@@ -106,7 +106,7 @@ def time_line(connection: Connection, workload: str, metric: str) -> Answer:
     return Answer(_SECONDS, given, sentence(_SECONDS, rows, shown, connection.lake), table.column_names, rows)
 
 
-def ask(connection: Connection, question: Question, given: Mapping[str, str]) -> Answer:
+def ask(connection: Connection, question: SqlQuestion, given: Mapping[str, str]) -> Answer:
     """given: parameters as text. Raises UsageError."""
     texts = question.texts(given)
     values = question.values(texts)
@@ -120,13 +120,13 @@ def ask(connection: Connection, question: Question, given: Mapping[str, str]) ->
     return Answer(question, texts, sentence(question, rows, shown, connection.lake), columns, rows)
 
 
-def answered(engine: Engine, question: Question, values: Parameters) -> pa.Table:
+def answered(engine: Engine, question: SqlQuestion, values: Parameters) -> pa.Table:
     """The rows of the SQL of a question, without what follows it. Raises UsageError."""
     pools = {pool.name: engine.percentiles(pool.sql, values, pool.by, pool.percentiles) for pool in question.pools}
     return engine.query(question.sql, values, pools)
 
 
-def asked_sql(sql: str) -> Question:
+def asked_sql(sql: str) -> SqlQuestion:
     """A statement of the user as a question whose parameters must be given. Raises UsageError for an empty one."""
     if not sql.strip():
         raise UsageError("--sql: there is no statement")
@@ -135,4 +135,4 @@ def asked_sql(sql: str) -> Question:
         pools, rest = pools_in(sql)
     except ValueError as error:
         raise UsageError(f"--sql: {error}") from None
-    return Question("the statement", "", parameters, (Sentence(_ROWS),), "no rows", None, rest, pools)
+    return SqlQuestion("the statement", "", parameters, (Sentence(_ROWS),), "no rows", None, rest, pools)

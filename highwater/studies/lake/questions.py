@@ -83,7 +83,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SqlQuestion:
     """A question as it stands in its file."""
 
     name: str
@@ -118,13 +118,13 @@ class Question:
 
 
 @cache
-def questions() -> Mapping[str, Question]:
+def questions() -> Mapping[str, SqlQuestion]:
     """Every question by its short name: Q1, Q2, …"""
     found = [question_of(path.stem, path.read_text("utf-8")) for path in sorted(_FOLDER.glob("*.sql"))]
     return {question.name: question for question in found}
 
 
-def question_named(name: str) -> Question:
+def question_named(name: str) -> SqlQuestion:
     """Q3, q3 or noise-by-host. Raises UsageError with the nearest name."""
     known = questions()
     number = re.fullmatch(r"[qQ]?(\d+)", name)
@@ -137,7 +137,7 @@ def question_named(name: str) -> Question:
     return found
 
 
-def question_of(stem: str, text: str) -> Question:
+def question_of(stem: str, text: str) -> SqlQuestion:
     """Read a file. Raises ValueError for a head that is none."""
     titles, nothing, then = [], [], []
     parameters, answers = [], []
@@ -165,7 +165,7 @@ def question_of(stem: str, text: str) -> Question:
                 parameters.append(Parameter(named["name"], named["kind"] or "text", named["default"], said))
     (title,), (no_rows,) = _only(titles), _only(nothing)
     pools, sql = pools_in(text)
-    return Question(
+    return SqlQuestion(
         f"Q{int(stem[1:3])}", title, tuple(parameters), tuple(answers), no_rows, then[0] if then else None, sql, pools
     )
 

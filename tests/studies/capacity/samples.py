@@ -8,7 +8,7 @@ from typing import Any
 from highwater.bench.workload.yaml_document import parse_document
 from highwater.common.ceilings import HostClass
 from highwater.studies.capacity.ceilings import Ceilings, Cell, DiskSamples, Measured
-from highwater.studies.capacity.costs import AMOUNTS, Costs, Observation, Work, looked_at, traffic
+from highwater.studies.capacity.costs import AMOUNTS, Costs, MeasuredWork, Work, looked_at, traffic
 from highwater.studies.capacity.load import Load, load_of
 
 # CPU seconds: 2 ms for a MB and 50 µs for a batch produced, half of that consumed, more replicated; 20 ms each second,
@@ -58,7 +58,7 @@ def cell(
 ) -> Cell:
     """Five trials, whose CPU time lies up to `noise` around the true one times `factor`."""
     spread = (-1.0, -0.5, 0.0, 0.5, 1.0)
-    seen = tuple(Observation(done, cores(done, factor) * (1 + noise * each), batch) for each in spread)
+    seen = tuple(MeasuredWork(done, cores(done, factor) * (1 + noise * each), batch) for each in spread)
     return Cell(name, seen, is_closed)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.studies.capacity.costs import Observation, Work, fitted, measured_kinds, traffic
+from highwater.studies.capacity.costs import MeasuredWork, Work, fitted, measured_kinds, traffic
 from highwater.studies.capacity.draws import predictions
 from tests.studies.capacity.samples import MOST_CORES, TRUE_COSTS, WAKING_S, cores, measured, work
 
@@ -70,7 +70,7 @@ def test_one_size_of_batches_does_not_tell_bytes_and_batches_apart() -> None:
 def test_a_kind_that_is_not_known_spoils_no_other() -> None:
     strange = work(5e6, 4096, copies=2)
     produced = [seen for seen in ALL if seen.work.kinds() == ["produced"]]
-    costs = fitted([*produced, Observation(strange, 100 * cores(strange), 4096)], MOST_CORES)
+    costs = fitted([*produced, MeasuredWork(strange, 100 * cores(strange), 4096)], MOST_CORES)
     assert list(costs.batch_bytes) == ["produced"]
     assert costs.cpu_s[:2] == pytest.approx(TRUE_COSTS[:2], rel=1e-6)
 
