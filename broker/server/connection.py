@@ -71,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         "_client",
         "_closing",
         "_dispatch",
+        "_end_reason",
         "_flush_scheduled",
         "_frames",
         "_is_held",
@@ -139,13 +140,15 @@ class Connection(asyncio.BufferedProtocol):
         self.was_active = True
         self.idle_since_ms = 0
         self._login_since_ms: int | None = None
+        self._end_reason: str | None = None
+        """Why the connection closes after the last answer that waits; None while it does not."""
 
     # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         # Not before: a handshake of TLS that fails would leave a cycle with all buffers of TLS to the collector.
-        self._client.connect(self.mute, self._hang_up, self._allow_large_frames)
+        self._client.connect(self.mute, self._hang_up_in_order, self._allow_large_frames)
         self._transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         address = transport.get_extra_info("peername")
         self._client.host = java_address(address[0]) if address else ""
@@ -278,7 +281,9 @@ class Connection(asyncio.BufferedProtocol):
             slots.popleft()
             self._line_bytes -= sum(map(len, parts))
             self._put(parts)
-        if not self._flush_scheduled:
+        if self._end_reason is not None and not slots:
+            self._hang_up(self._end_reason)
+        elif not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush_later)
 
@@ -327,6 +332,13 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(out)
 
     # The end
+
+    def _hang_up_in_order(self, reason: str) -> None:
+        """Close the connection after the answers that wait: one that is complete may still be encoded in turns."""
+        if self._slots:
+            self._end_reason = reason
+        else:
+            self._hang_up(reason)
 
     def _hang_up(self, reason: str) -> None:
         _logger.warning("closing the connection of %s: %s", self.peer, reason)

@@ -168,6 +168,16 @@ def test_answers_keep_the_order_of_requests_whatever_order_they_come_in(client: 
     assert client.received.endswith(b"c;d;")
 
 
+def test_a_refusal_that_is_still_encoded_is_sent_before_the_connection_closes(client: Client) -> None:
+    client.send(b"later refusal")
+    assert client.echo.client is not None
+    client.echo.client.hang_up("Authentication failed")
+    assert not client.transport.is_closing
+    client.complete(b"later refusal")
+    client.loop.run()
+    assert (client.received, client.transport.is_closing) == (b"later refusal;", True)
+
+
 def test_answers_that_come_together_leave_in_one_write(client: Client) -> None:
     client.send(b"later 1", b"later 2")
     client.complete(b"later 1")
