@@ -94,6 +94,8 @@ def _asked(address: tuple[str, int], context: ssl.SSLContext | None) -> Spoken |
     except ssl.SSLError as error:
         # A listener that sends an alert speaks TLS, and wants another version, or a certificate.
         return spoken or (Spoken(True, None) if "ALERT" in (error.reason or "") else None)
+    except TimeoutError:
+        return spoken and spoken._replace(mechanisms=None)
     except (OSError, EOFError, UnexpectedAnswer, UnservedError):
         return spoken
 
