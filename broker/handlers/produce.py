@@ -55,8 +55,8 @@ from highwater.kafka.protocol.produce import (
     encode_response,
 )
 from highwater.kafka.records.batch import BatchHeader, WritableBuffer, is_doubtful, is_zstd, transactional_producer
-from highwater.kafka.records.produced import Opening, RefusedRecords
-from highwater.kafka.records.record_times import Allowance
+from highwater.kafka.records.produced import RefusedRecords, UnfoldBudget
+from highwater.kafka.records.record_times import HeaderBudget
 
 decode = decode_request
 
@@ -121,7 +121,7 @@ def handle(
             return _verify_first(node, context, request, transactional_id, unverified)
     answers: list[tuple[str, list[PartitionProduced]]] = []
     waiting: list[tuple[Partition, int, list[PartitionProduced], int]] = []
-    allowance, opening = Allowance(), Opening()
+    allowance, opening = HeaderBudget(), UnfoldBudget()
     for topic, partitions in each(wanted_topics):
         produced: list[PartitionProduced] = []
         answers.append((topic, produced))
@@ -300,8 +300,8 @@ def _append(
     acks: int,
     now_ms: int,
     verify: Verify | None,
-    allowance: Allowance,
-    opening: Opening,
+    allowance: HeaderBudget,
+    opening: UnfoldBudget,
 ) -> tuple[PartitionProduced, Appended | None]:
     if acks not in (-1, 0, 1):
         return PartitionProduced(wanted.partition, ErrorCode.invalid_required_acks), None

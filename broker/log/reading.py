@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from highwater.broker.log.segment_list import SegmentList
 from highwater.kafka.records.batch import CREDIBLE_MS, NO_TIMESTAMP
-from highwater.kafka.records.record_times import Allowance
+from highwater.kafka.records.record_times import HeaderBudget
 
 
 def read(
@@ -95,7 +95,7 @@ def offset_for_timestamp(
 
     None if there is none below `end_offset`.
     """
-    allowance = Allowance()
+    allowance = HeaderBudget()
     for segment in segments.all:
         if segment.largest_timestamp[0] < timestamp_ms - CREDIBLE_MS:
             continue
@@ -111,5 +111,5 @@ def max_timestamp(segments: SegmentList, start_offset: int) -> tuple[int, int]:
     timestamp_ms, last_offset = segment.largest_timestamp
     if timestamp_ms == NO_TIMESTAMP or last_offset < start_offset:
         return NO_TIMESTAMP, -1
-    found = segment.find_timestamp(timestamp_ms, start_offset, Allowance())
+    found = segment.find_timestamp(timestamp_ms, start_offset, HeaderBudget())
     return found if found is not None else (timestamp_ms, last_offset)

@@ -34,7 +34,7 @@ from highwater.kafka.records.batch import (
 )
 from highwater.kafka.records.compress import DEFAULT_LIMIT_BYTES
 from highwater.kafka.records.record import let_go, unfolded_records
-from highwater.kafka.records.record_times import Allowance, first_record_from
+from highwater.kafka.records.record_times import HeaderBudget, first_record_from
 
 _TAIL_BYTES: Final = 64 * 1024
 """The last batch with an index entry is most likely in so many bytes at the end of a segment."""
@@ -302,7 +302,7 @@ class Segment(SegmentFile):
             self._may_wait = True
         return self.size_bytes if found is None else found[0]
 
-    def find_timestamp(self, timestamp_ms: int, start_offset: int, allowance: Allowance) -> tuple[int, int] | None:
+    def find_timestamp(self, timestamp_ms: int, start_offset: int, allowance: HeaderBudget) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record from `start_offset` on that is not before `timestamp_ms`.
 
         The max timestamp of a header may hide a later record by up to CREDIBLE_MS. As far as the `allowance` goes, such
@@ -471,7 +471,7 @@ class Segment(SegmentFile):
                 return position
         return self.size_bytes
 
-    def _find_timestamp(self, timestamp_ms: int, start_offset: int, allowance: Allowance) -> tuple[int, int] | None:
+    def _find_timestamp(self, timestamp_ms: int, start_offset: int, allowance: HeaderBudget) -> tuple[int, int] | None:
         least_ms = timestamp_ms - CREDIBLE_MS
         _, indexed_offset = self.time_index.lookup(least_ms)
         entry_offset, position = self.offset_index.lookup(max(indexed_offset, start_offset))
@@ -507,7 +507,7 @@ class Segment(SegmentFile):
         return self._find_in_doubtful(doubtful, timestamp_ms, start_offset, allowance)
 
     def _find_in_doubtful(
-        self, batches: deque[tuple[int, BatchHeader]], timestamp_ms: int, start_offset: int, allowance: Allowance
+        self, batches: deque[tuple[int, BatchHeader]], timestamp_ms: int, start_offset: int, allowance: HeaderBudget
     ) -> tuple[int, int] | None:
         """Look for a record in batches whose headers say that they have none so late; in the last ones first."""
         first: tuple[int, int] | None = None

@@ -36,9 +36,9 @@ from highwater.broker.replica.readable_bytes import ReadableBytes
 from highwater.broker.replica.waiters import Acknowledge, Waiters
 from highwater.kafka.protocol.frame import Part
 from highwater.kafka.records.batch import BatchHeader, TimestampType, WritableBuffer, is_credible, validate_produced
-from highwater.kafka.records.produced import Opening, RefusedRecords, conform, with_true_max_timestamp
+from highwater.kafka.records.produced import RefusedRecords, UnfoldBudget, conform, with_true_max_timestamp
 from highwater.kafka.records.record import TransactionMarker
-from highwater.kafka.records.record_times import Allowance
+from highwater.kafka.records.record_times import HeaderBudget
 
 _logger = logging.getLogger(__name__)
 
@@ -260,7 +260,7 @@ class Partition:
         *,
         verify: Verify | None = None,
         by_coordinator: bool = False,
-        allowance: Allowance | None = None,
+        allowance: HeaderBudget | None = None,
         conformed: BatchHeader | None = None,
     ) -> Appended | ErrorCode | RefusedRecords:
         """Check and append what a producer sent. The bytes are changed in place, and not used after the call.
@@ -282,7 +282,7 @@ class Partition:
         if by_coordinator or conformed is not None:
             pass
         elif self._doubts(header, now_ms):
-            header = with_true_max_timestamp(records, header, allowance or Allowance())
+            header = with_true_max_timestamp(records, header, allowance or HeaderBudget())
         try:
             appended = log.append(
                 records, header, leader_epoch=self.leader_epoch, now_ms=now_ms, has_sequence=not by_coordinator
@@ -312,7 +312,7 @@ class Partition:
         return is_clients and not is_credible(header, now_ms)
 
     def conform(
-        self, records: WritableBuffer | None, acks: int, now_ms: int, opening: Opening, allowance: Allowance
+        self, records: WritableBuffer | None, acks: int, now_ms: int, opening: UnfoldBudget, allowance: HeaderBudget
     ) -> tuple[WritableBuffer, BatchHeader] | ErrorCode | RefusedRecords | None:
         """Open a batch, if the settings of the topic or its header ask for it, and return what `append` takes.
 

@@ -110,13 +110,13 @@ def after(reply: Reply, change: Callable[[Answer], Answer], *, always: Turns | N
         def made() -> Answer:
             return change(_paced(cast(Answer, answer_of(answer))))
 
-        def untold() -> None:
+        def run_change() -> None:
             made()
 
         if not changed.is_cancelled:
             changed.complete(made)
         elif always is not None:
-            always.run(untold, owner)
+            always.run(run_change, owner)
 
     reply.on_ready(answered)
     return changed.now_or_later()

@@ -38,7 +38,7 @@ _MAY_BE_MADE: Final = _NOT_HERE | {
     # A record of the coordinator is in its log, but not on enough replicas.
     ErrorCode.coordinator_not_available,
 }
-_UNTOLD: Final = frozenset(
+_UNREPORTED: Final = frozenset(
     (
         ErrorCode.election_not_needed,
         ErrorCode.security_disabled,
@@ -60,12 +60,12 @@ def recorded(audit: Audit, api: str, request_name: str, handle: Handle) -> Handl
 
     def recording(node: Node, context: RequestContext, request: Any) -> Reply:
         reply = handle(node, context, request)
-        untold = _UNTOLD if isinstance(reply, Deferred) else _UNTOLD | _NOT_HERE
+        unreported = _UNREPORTED if isinstance(reply, Deferred) else _UNREPORTED | _NOT_HERE
 
         def tell(answer: Answer) -> Answer:
             if not getattr(request, "validate_only", False):
                 for change, error_code in outcomes_of(request, answer):
-                    if error_code not in untold:
+                    if error_code not in unreported:
                         tell_change(audit, origin_of(context, request_name), change, error_code)
             return answer
 

@@ -37,7 +37,7 @@ from highwater.kafka.records.batch import (
     update_crc,
 )
 from highwater.kafka.records.record import let_go, outlines, unfolded_records
-from highwater.kafka.records.record_times import Allowance, largest_timestamp_ms
+from highwater.kafka.records.record_times import HeaderBudget, largest_timestamp_ms
 
 UNBOUNDED: Final = 2**63 - 1
 MAX_RECORDS: Final = 500_000
@@ -73,7 +73,7 @@ class RefusedRecords(NamedTuple):
     """(position in the batch, reason)"""
 
 
-class Opening:
+class UnfoldBudget:
     """How much one request may still have opened because of the settings of topics."""
 
     __slots__ = ("bytes", "records")
@@ -84,7 +84,7 @@ class Opening:
 
 
 def conform(
-    batch: WritableBuffer, header: BatchHeader, rules: RecordRules, now_ms: int, opening: Opening
+    batch: WritableBuffer, header: BatchHeader, rules: RecordRules, now_ms: int, opening: UnfoldBudget
 ) -> tuple[WritableBuffer, BatchHeader] | RefusedRecords:
     """Return the batch that the log appends: the same one, or one rebuilt from its records."""
     if not rules.concern(header):
@@ -127,7 +127,7 @@ def _rebuilt(
     return batch, read_header(batch)
 
 
-def with_true_max_timestamp(batch: WritableBuffer, header: BatchHeader, allowance: Allowance) -> BatchHeader:
+def with_true_max_timestamp(batch: WritableBuffer, header: BatchHeader, allowance: HeaderBudget) -> BatchHeader:
     """Write the largest timestamp of the records into the header, if it is another; returns the header.
 
     A batch that cannot be read, or not within the allowance, stays as it is, as all do whose header is credible. A long

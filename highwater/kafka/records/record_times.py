@@ -19,7 +19,7 @@ _ABOVE_ALL: Final = 2**65
 _BELOW_ALL: Final = -(2**65)
 
 
-class Allowance:
+class HeaderBudget:
     """How much one request may still have opened because headers may be wrong; after that they are believed."""
 
     __slots__ = ("bytes", "records")

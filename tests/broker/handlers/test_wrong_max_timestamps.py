@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from highwater.kafka.records.batch import HEADER, BatchHeader, Codec, crc_is_valid, headers, read_header, update_crc
 from highwater.kafka.records.record import Record, encode_batch
-from highwater.kafka.records.record_times import Allowance
+from highwater.kafka.records.record_times import HeaderBudget
 from tests.broker.handlers.harness import NodeHarness
 
 NOW_MS = 1_700_000_000_000
@@ -128,7 +128,7 @@ def test_with_log_append_time_the_broker_writes_its_own(node: NodeHarness) -> No
 
 def test_one_request_opens_so_many_records_and_no_more(node: NodeHarness) -> None:
     node.create_topic("t", partitions=3)
-    times = [OLD_MS] * (Allowance().records // 2) + [NOW_MS]
+    times = [OLD_MS] * (HeaderBudget().records // 2) + [NOW_MS]
     data = [{"index": index, "records": with_max_timestamp(times, OLD_MS, Codec.ZSTD)} for index in range(3)]
     node.ask("produce", 9, acks=1, timeout=1000, topic_data=[{"name": "t", "partition_data": data}])
     found = [offset_at_end.max_timestamp() for offset_at_end in (node.log_directory.logs["t", i] for i in range(3))]

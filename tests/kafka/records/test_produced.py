@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.log.config import LogConfig
 from highwater.kafka.records import produced
 from highwater.kafka.records.batch import HEADER, Codec, TimestampType, crc_is_valid, read_header, update_crc
-from highwater.kafka.records.produced import Opening, RecordRules, RefusedRecords, conform
+from highwater.kafka.records.produced import RecordRules, RefusedRecords, UnfoldBudget, conform
 from highwater.kafka.records.record import Record, encode_batch
 
 NOW_MS = 1_700_000_000_000
@@ -27,7 +27,7 @@ RECORDS = [
 
 
 def conformed(batch: bytearray, rules: RecordRules) -> bytearray:
-    result = conform(batch, read_header(batch), rules, NOW_MS, Opening())
+    result = conform(batch, read_header(batch), rules, NOW_MS, UnfoldBudget())
     assert not isinstance(result, RefusedRecords), result
     changed, header = result
     assert isinstance(changed, bytearray)
@@ -37,7 +37,7 @@ def conformed(batch: bytearray, rules: RecordRules) -> bytearray:
 
 
 def refused(batch: bytearray, rules: RecordRules) -> RefusedRecords:
-    result = conform(batch, read_header(batch), rules, NOW_MS, Opening())
+    result = conform(batch, read_header(batch), rules, NOW_MS, UnfoldBudget())
     assert isinstance(result, RefusedRecords)
     return result
 
@@ -59,7 +59,7 @@ def test_a_batch_of_another_codec_is_the_one_its_producer_would_have_made(source
 def test_a_batch_that_has_the_codec_is_not_touched() -> None:
     batch = encode_batch(RECORDS, codec=Codec.ZSTD)
     batch[-1] ^= 1
-    assert conform(batch, read_header(batch), RecordRules(codec=Codec.ZSTD), NOW_MS, Opening()) == (
+    assert conform(batch, read_header(batch), RecordRules(codec=Codec.ZSTD), NOW_MS, UnfoldBudget()) == (
         batch,
         read_header(batch),
     )
