@@ -119,6 +119,20 @@ def start(
             "standard output, which then has no ready line.",
         ),
     ] = None,
+    faults: Annotated[
+        Path | None, typer.Option("--faults", help="A script of faults, for tests of clients: the broker fails so.")
+    ] = None,
+    faults_listen: Annotated[
+        str | None,
+        typer.Option(
+            "--faults-listen",
+            metavar="HOST:PORT",
+            help="Where to set, read and clear faults over HTTP, for tests of clients; port 0 takes a free one.",
+        ),
+    ] = None,
+    faults_from_network: Annotated[
+        bool, typer.Option("--faults-from-network", help="Let --faults-listen have an address that others reach.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more.")] = False,
 ) -> None:
     """Start a broker and run it until SIGTERM or SIGINT.
@@ -177,14 +191,23 @@ def start(
             settings.append(Setting("--host and --port", "listeners", listener))
         if processes is not None:
             settings.append(Setting("--processes", "highwater.processes", processes))
+        fails_on_command = faults is not None or faults_listen is not None or faults_from_network
+        if fails_on_command:
+            # The sessions of Fetch would leave the partitions that are to fail out of the requests.
+            settings.insert(0, Setting("--faults", "max.incremental.fetch.session.cache.slots", "0"))
         checked = BrokerConfig(settings)
-        if checked.is_set("highwater.processes"):
+        if fails_on_command:
+            from highwater.broker.server.faults import plane_of  # only a broker that is to fail has it
+
+            fault_plane = plane_of(checked, faults, faults_listen, anywhere=faults_from_network)
+            exit_code = broker.run(checked, ready_fd=ready_fd, faults=fault_plane)
+        elif checked.is_set("highwater.processes"):
             from highwater.broker.server import parent  # only who starts several pays for it
 
             exit_code = parent.run(settings, ready_fd)
         else:
             exit_code = broker.run(checked, ready_fd=ready_fd)
-    except SETUP_ERRORS as error:
+    except (*SETUP_ERRORS, UsageError) as error:
         fail(error)
     except BrokenPipeError:
         fail("nobody reads that the broker is ready any more", EXIT_NO)

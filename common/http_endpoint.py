@@ -16,16 +16,18 @@ import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 
+from .errors import UsageError
 from .listener_rules import Limits
 from .listening import Listening, Place
 
 _logger = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES: Final = 8192
+MAX_BODY_BYTES: Final = 1 << 20
 LIMITS: Final = Limits(most=64, most_per_address=32, head_ms=5000)
 DEADLINE_S: Final = 10.0
 """For one connection, from its first byte to the last of the answer."""
@@ -38,6 +40,8 @@ class Page:
     render: Callable[[], Awaitable[str]]
     """Must leave the loop free while it takes time."""
     content_type: str = PROMETHEUS_TEXT
+    changes: Mapping[bytes, Callable[[str], None]] = field(default_factory=dict)
+    """What else than GET may be done, by method. Gets the body of the request, and may raise UsageError."""
 
 
 class HttpEndpoint:
@@ -107,8 +111,11 @@ class HttpEndpoint:
         elif not self._may_read(head):
             text = "send the token: Authorization: Bearer TOKEN\n"
             await _send(writer, HTTPStatus.UNAUTHORIZED, text, headers="WWW-Authenticate: Bearer\r\n")
+        elif page is not None and method in page.changes:
+            await _change(reader, writer, head, page.changes[method])
         elif method not in (b"GET", b"HEAD"):
-            await _send(writer, HTTPStatus.METHOD_NOT_ALLOWED, headers="Allow: GET, HEAD\r\n")
+            allowed = ", ".join(["GET", "HEAD", *(name.decode() for name in ({} if page is None else page.changes))])
+            await _send(writer, HTTPStatus.METHOD_NOT_ALLOWED, headers=f"Allow: {allowed}\r\n")
         elif page is None:
             await _send(writer, HTTPStatus.NOT_FOUND, f"{self._hint}\n")
         else:
@@ -131,6 +138,24 @@ class HttpEndpoint:
         # Two of them are ambiguous to whoever stands in between.
         sent = _fields(head, b"authorization")
         return len(sent) == 1 and hmac.compare_digest(sent[0], self._authorization)
+
+
+async def _change(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes, change: Callable[[str], None]
+) -> None:
+    lengths = _fields(head, b"content-length") or [b"0"]
+    if len(lengths) != 1 or not lengths[0].isdigit() or _fields(head, b"transfer-encoding"):
+        await _send(writer, HTTPStatus.LENGTH_REQUIRED)
+    elif len(lengths[0]) > 9 or int(lengths[0]) > MAX_BODY_BYTES:
+        await _send(writer, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    else:
+        body = await reader.readexactly(int(lengths[0]))
+        try:
+            change(body.decode())
+        except (UsageError, UnicodeDecodeError) as error:
+            await _send(writer, HTTPStatus.BAD_REQUEST, f"{error}\n")
+        else:
+            await _send(writer, HTTPStatus.OK)
 
 
 def _fields(head: bytes, name: bytes) -> list[bytes]:

@@ -14,6 +14,7 @@ from .secret_names import has_secret_in_url, is_secret_header, is_secret_name
 from .units import NANOSECONDS
 from .yaml_nodes import Document, Location, dotted
 
+_INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _VARIABLE: Final = re.compile(r"\$(\$?)\{([^{}]*)\}")
 _FROM_ENVIRONMENT: Final = "a secret does not belong into a file: write ${NAME}, and set NAME in the environment"
 _Value = TypeVar("_Value")
@@ -34,7 +35,7 @@ class Part:
         self._location = location
         value: Any = document.data
         for key in location:
-            value = value.get(key, {})
+            value = value[key] if isinstance(key, int) else value.get(key, {})
         if not isinstance(value, dict):
             self.fail(None, "is not a mapping of keys to values" if value is not None else "has no value")
         self._value: dict[str, Any] = value
@@ -65,6 +66,15 @@ class Part:
         """The mappings under `key` by their names."""
         outer = self.part(key)
         return {name: outer.part(name) for name in outer._value}
+
+    def items(self, key: str) -> list[Part]:
+        """The mappings in the list under `key`."""
+        value = self._value.get(key, [])
+        if not isinstance(value, list):
+            self.fail(key, "is not a list: each item begins with '- '")
+        return [
+            Part(self._document, self._environment, self.folder, (*self._location, key, at)) for at in range(len(value))
+        ]
 
     def raw_text(self, key: str) -> str:
         """The text as it is written, without values of the environment."""
@@ -121,6 +131,13 @@ class Part:
         text = self.text(key, str(default))
         if not text.isdecimal() or not int(text):
             self.fail(key, f"{text!r} is no positive whole number")
+        return int(text)
+
+    def integer(self, key: str, least: int, default: int | None = None) -> int:
+        """A whole number, which must be there if it has no default."""
+        text = self.text(key, None if default is None else str(default))
+        if not _INTEGER.fullmatch(text) or int(text) < least:
+            self.fail(key, f"{text!r} is no whole number of at least {least}")
         return int(text)
 
     def switch(self, key: str, default: bool) -> bool:

@@ -89,6 +89,13 @@ SANS_IO = (
     "broker/controller",
     "broker/counters.py",
     "broker/dynamic_settings",
+    "broker/faults/answers.py",
+    "broker/faults/dispatching.py",
+    "broker/faults/effects.py",
+    "broker/faults/injector.py",
+    "broker/faults/kinds.py",
+    "broker/faults/request.py",
+    "broker/faults/script.py",
     "broker/group",
     "broker/handlers",
     "broker/member",
@@ -264,6 +271,7 @@ EDGE_MODULES = {"asyncio", "os", "pathlib", "selectors", "shutil", "socket", "su
 SANS_IO_EXCEPTIONS = {
     "broker/clock.py": {"time"},
     "broker/alone/store.py": {"pathlib"},
+    "broker/faults/script.py": {"pathlib"},
     "broker/tree/journal.py": {"pathlib"},
 }
 

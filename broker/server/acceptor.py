@@ -159,7 +159,7 @@ class Acceptor:
         loop: asyncio.AbstractEventLoop,
         listening: socket.socket,
         limits: ConnectionLimits,
-        make: Callable[[OnLost], Connection],
+        make: Callable[[OnLost], asyncio.BaseProtocol],
         tls: Tls | None,
         refused: Callable[[str, Exception], None],
     ) -> None:

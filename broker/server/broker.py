@@ -34,7 +34,7 @@ from highwater.broker.server import audit_file, garbage
 from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
 from highwater.broker.server.cold_reads import ColdReads
 from highwater.broker.server.compiled import which_runs
-from highwater.broker.server.connection import Connection
+from highwater.broker.server.connection import Connection, Dispatch
 from highwater.broker.server.ending import DiskFailures, Ending
 from highwater.broker.server.flusher import Flusher
 from highwater.broker.server.housekeeping import Housekeeping
@@ -54,6 +54,7 @@ from highwater.common.child_process import report_ready
 from highwater.common.exit_codes import EXIT_NO, EXIT_OK
 
 if TYPE_CHECKING:
+    from highwater.broker.server.faults import FaultPlane
     from highwater.broker.server.membership import Membership
     from highwater.common.http_endpoint import HttpEndpoint
 
@@ -68,18 +69,19 @@ def run(
     shared: Mapping[str, Sequence[socket.socket]] = MappingProxyType({}),
     metrics: BoundListener | None = None,
     ready_fd: int | None = None,
+    faults: FaultPlane | None = None,
 ) -> int:
     """Run a broker until it is stopped; returns the exit code. Raises one of SETUP_ERRORS when it cannot start.
 
     `shared` are sockets that other processes accept from too, by listener; `metrics` is where to serve metrics, and not
-    where the configuration says; `ready_fd` is for `report_ready`.
+    where the configuration says; `ready_fd` is for `report_ready`; `faults` makes the broker fail on command.
     """
     started_ns = time.monotonic_ns()
     _allow_many_files()
     for warning in config.warnings:
         _logger.warning("%s", warning)
     paths, endpoints, advertised, metrics_endpoint, audit_path = checked(config)
-    files = RealFiles()
+    files = RealFiles() if faults is None else faults.files
     bound: list[BoundListener] = []
     opened = Opened()
     try:
@@ -99,7 +101,8 @@ def run(
                 listener.listen(config)
             open_alone(opened, config, files, paths)
         with audit_file.written(audit_path), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_Broker(config, files, paths, opened, bound, metrics, started_ns, ready_fd).run())
+            starting = _Broker(config, files, paths, opened, bound, metrics, faults, started_ns, ready_fd)
+            return runner.run(starting.run())
     except BaseException:
         for listener in [*bound, *([] if metrics is None else [metrics])]:
             listener.close()
@@ -123,6 +126,7 @@ class _Broker:
         opened: Opened,
         bound: list[BoundListener],
         metrics: BoundListener | None,
+        faults: FaultPlane | None,
         started_ns: int,
         ready_fd: int | None,
     ) -> None:
@@ -132,6 +136,7 @@ class _Broker:
         self._opened = opened
         self._bound = bound
         self._metrics = metrics
+        self._faults = faults
         self._started_ns = started_ns
         self._ready_fd = ready_fd
         self._is_ready = False
@@ -200,6 +205,8 @@ class _Broker:
                 acceptors.extend(Acceptor(loop, listening, limits, make, tls, refused) for listening in bound.sockets)
 
         metrics = await self._serve_metrics()
+        if self._faults is not None:
+            await self._faults.start(self._node, LoopScheduler(loop))
         housekeeping.start()
         garbage.begin()
         renewal = self._begin_renewal()
@@ -209,15 +216,17 @@ class _Broker:
             await acceptor.close()
         for bound in self._bound:
             bound.close()
-        if metrics is not None:
-            metrics.close()
+        for endpoint in (metrics, self._faults):
+            if endpoint is not None:
+                endpoint.close()
         if self._ending.storage_has_failed:
             return EXIT_NO
         housekeeping.stop()
         return max(exit_code, await self._stop_cleanly())
 
     def _assembled(self) -> Node:
-        clock, scheduler = SystemClock(), LoopScheduler(self._loop)
+        clock = SystemClock() if self._faults is None else self._faults.clock
+        scheduler = LoopScheduler(self._loop)
         runtime = Runtime(
             broker_id=self._opened.broker_id,
             config=self._config,
@@ -265,18 +274,18 @@ class _Broker:
 
     def _connection_factory(
         self, dispatcher: Dispatcher, bound: BoundListener, strangers: Strangers
-    ) -> Callable[[OnLost], Connection]:
+    ) -> Callable[[OnLost], asyncio.BaseProtocol]:
         max_frame_bytes = self._config.integer("socket.request.max.bytes")
         # Where there is SASL too, that says who the client is.
         principal_of_certificate = bound.tls.principal_of_certificate if bound.tls and not bound.sasl else None
 
-        def make(on_lost: OnLost) -> Connection:
+        def make(on_lost: OnLost, dispatch: Dispatch = dispatcher.dispatch) -> Connection:
             def lost(connection: Connection) -> None:
                 self._connections.discard(connection)
                 on_lost(connection)
 
             return Connection(
-                dispatcher.dispatch,
+                dispatch,
                 bound.listener,
                 self._loop,
                 strangers=strangers,
@@ -287,7 +296,11 @@ class _Broker:
                 on_lost=lost,
             )
 
-        return make
+        faults = self._faults
+        if faults is None:
+            return make
+        name = bound.listener.name
+        return lambda on_lost: faults.connection(dispatcher.dispatch, name, partial(make, on_lost))
 
     def _begin_renewal(self) -> Renewal:
         """Begin the renewal of keys and certificates, whose files change while the broker runs."""

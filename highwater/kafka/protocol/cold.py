@@ -73,6 +73,11 @@ def prepare(schema: str, version: int) -> None:
     _writer(schema, version, EntityType.response)
 
 
+def response_type(schema: str, version: int) -> type[Any]:
+    """kio's class of an answer."""
+    return _entity(schema, version, EntityType.response)
+
+
 @functools.cache
 def _entity(schema: str, version: int, kind: EntityType) -> type[Any]:
     newer = older_schemas.newer_version(schema, version)
@@ -181,6 +186,7 @@ _PRIMITIVES: Final[dict[str, Read]] = {
     "int16": Decoder.int16,
     "int32": Decoder.int32,
     "int64": Decoder.int64,
+    "records": Decoder.nullable_bytes,
     "string": Decoder.string,
     "timedelta_i64": _read_long_timedelta,
     "timedelta_i32": lambda decoder: datetime.timedelta(milliseconds=decoder.int32()),
