@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from highwater.broker.security.sasl import Step
-from highwater.kafka.login.signed_token import (
+from highwater.kafka.login.jwt import (
     ALGORITHMS,
     Claims,
     Flaw,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from highwater.broker.server.oauthbearer import token_login_entry, trust
+from highwater.broker.server.published_keys import token_login_entry, trust
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.kafka.client.errors import ClientSettingsError
 from highwater.kafka.client.java_names import LOGIN_HANDLERS, token_login

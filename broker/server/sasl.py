@@ -33,7 +33,7 @@ def sasl_of(config: BrokerConfig, listener: str, scram_credentials: ScramCredent
         elif mechanism in _SCRAM:
             mechanisms[mechanism] = partial(ScramExchange, _SCRAM[mechanism], scram_credentials)
         elif mechanism == OAUTHBEARER:
-            from highwater.broker.server.oauthbearer import oauthbearer_of  # here, as most brokers never need it
+            from highwater.broker.server.published_keys import oauthbearer_of  # here, as most brokers never need it
 
             bearer = oauthbearer_of(config, listener)
             mechanisms[mechanism] = bearer.exchange

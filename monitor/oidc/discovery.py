@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from highwater.common.bounded_http import address_problem
-from highwater.kafka.login import signed_token
+from highwater.kafka.login import jwt
 from highwater.monitor.oidc.refusal import Refusal, provider_fault
 
 DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
@@ -62,7 +62,7 @@ def provider_of(document: bytes, issuer: str) -> Provider | Refusal:
 
 def keys_of(document: bytes) -> tuple[Mapping[str, Any], ...] | Refusal:
     """Read a JSON Web Key Set; what a key is worth is decided when a signature names it."""
-    keys = signed_token.keys_of(document)
+    keys = jwt.keys_of(document)
     return provider_fault("The provider's set of keys is not understood.") if keys is None else keys
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from highwater.kafka.login.signed_token import ALGORITHMS, Flaw, Unbelieved, signed_claims, unix_time
+from highwater.kafka.login.jwt import ALGORITHMS, Flaw, Unbelieved, signed_claims, unix_time
 from highwater.monitor.oidc.refusal import Refusal, provider_fault
 from highwater.monitor.oidc.roles import Claims
 

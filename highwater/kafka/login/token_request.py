@@ -13,7 +13,7 @@ from urllib.parse import quote_plus
 
 from highwater.common.bounded_http import Answer, Question
 from highwater.kafka.login.credentials import OAUTHBEARER
-from highwater.kafka.login.signed_token import unix_time
+from highwater.kafka.login.jwt import unix_time
 
 MOST_TOKEN_BYTES: Final = 65_536
 _LIFE_OF_UNKNOWN_S: Final = 60.0

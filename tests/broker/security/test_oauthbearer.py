@@ -22,7 +22,7 @@ from highwater.broker.security.oauthbearer import (
     bearer_of_unsecured,
     sentence,
 )
-from highwater.kafka.login.signed_token import ALGORITHMS, Unbelieved, keys_of
+from highwater.kafka.login.jwt import ALGORITHMS, Unbelieved, keys_of
 
 NOW_S: Final = 1_800_000_000.0
 KEY: Final = jwk.RSAKey.generate_key(2048, {"kid": "one"})

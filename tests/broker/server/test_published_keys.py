@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from joserfc import jwk, jwt
 
-from highwater.broker.server.oauthbearer import PublishedKeys
+from highwater.broker.server.published_keys import PublishedKeys
 from highwater.broker.server.sasl import sasl_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 from highwater.kafka.client.fetching import FetchError
@@ -175,7 +175,7 @@ def test_strangers_cannot_make_the_broker_ask_all_the_time(monkeypatch: pytest.M
 
     source = Source()
     keys = PublishedKeys(source.read, "keys")
-    monkeypatch.setattr("highwater.broker.server.oauthbearer.time.sleep", nap)
+    monkeypatch.setattr("highwater.broker.server.published_keys.time.sleep", nap)
     keys.begin()
     for _ in range(1000):
         keys.fetch_soon()

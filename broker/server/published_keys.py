@@ -24,7 +24,7 @@ from highwater.common.extras import how_to_install
 from highwater.kafka.client.fetching import FetchError, ask, read, shown
 from highwater.kafka.login.credentials import OAUTHBEARER
 from highwater.kafka.login.jaas import LoginEntry, parse_login_entry
-from highwater.kafka.login.signed_token import Flaw, Keys, Unbelieved, keys_of
+from highwater.kafka.login.jwt import Flaw, Keys, Unbelieved, keys_of
 
 _logger = logging.getLogger(__name__)
 
