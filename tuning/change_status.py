@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from .boot_files.managed_files import marked_files
 from .errors import TuningError
 from .hostfiles import HostFiles
 from .journal import APPLIED, SESSION, Journal, OutstandingChange, Owner, read_boot_id, session_of
-from .persistence.managed_files import marked_files
 from .resources import Resources
 from .runner import CapturedTreeRunner
 from .steps import (

@@ -9,6 +9,8 @@ from typing import Any, Final, Literal
 
 from ..common.units import size_text
 from .binding import binding_text
+from .boot_files.precedence import Boot, simulate_boot
+from .boot_files.sysctl_d import MANAGED_FILE
 from .capabilities import capability
 from .catalogue import KNOBS
 from .facts import Facts
@@ -31,8 +33,6 @@ from .model import (
     Unit,
     Value,
 )
-from .persistence.precedence import Boot, simulate_boot
-from .persistence.sysctl_d import MANAGED_FILE
 from .quantities import format_value
 from .workload import Workload
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from . import probes
+from .boot_files import limits_d, systemd, tmpfiles, tuned, udev
+from .boot_files.precedence import simulate_boot
 from .capabilities import why_not_given
 from .check import CANNOT_BE_CHANGED, KnobReport, evaluate
 from .facts import Facts
 from .model import Knob, NotApplicable
-from .persistence import limits_d, systemd, tmpfiles, tuned, udev
-from .persistence.precedence import simulate_boot
 from .planning.devices import Devices
 from .planning.judging import Judge
 from .planning.mounts import FSTAB_SOURCE, boot_mount, lacks_option

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
+from .boot_files import limits_d, systemd
 from .catalogue import KNOBS
 from .change_status import ChangeStatus, change_statuses, state_text
 from .check import KnobReport, observe, report_on
@@ -14,7 +15,6 @@ from .facts import Facts
 from .formulas.common import constant
 from .journal import APPLIED
 from .model import Knob, Value
-from .persistence import limits_d, systemd
 from .planning.judging import Judge
 from .runner import Runner
 from .steps import FileStep, RemountStep, SettingStep, SwapOffStep

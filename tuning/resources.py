@@ -8,12 +8,12 @@ from tempfile import NamedTemporaryFile
 from typing import Final
 
 from ..common.units import size_text
+from .boot_files import fstab
 from .errors import TuningError
 from .facts.filesystems import read_mounts
 from .facts.reading import Reader, parse_kibibytes
 from .facts.swap import read_swaps
 from .hostfiles import HostFiles
-from .persistence import fstab
 from .runner import Runner
 from .steps import (
     MOUNT_FLAGS,

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from .boot_files import fstab
 from .journal import FOLDER, SESSION
-from .persistence import fstab
 from .resources import remount_command
 from .steps import MOUNT_LAYERS, CommandStep, FileStep, Resource, ResourceState, Step
 

@@ -12,10 +12,10 @@ from ansible.module_utils.data_disks import ledger
 from ansible.module_utils.data_disks.judging import Host, Judgement, Plan, make_plan
 from ansible.module_utils.data_disks.making import carry_out, removals, take_away
 from ansible.module_utils.data_disks.wanted import Disk, read_disks
+from ansible.module_utils.highwater.tuning.boot_files import fstab
 from ansible.module_utils.highwater.tuning.errors import TuningError
 from ansible.module_utils.highwater.tuning.facts import collect
 from ansible.module_utils.highwater.tuning.hostfiles import readable
-from ansible.module_utils.highwater.tuning.persistence import fstab
 from ansible.module_utils.highwater.tuning.runner import SystemRunner
 
 DOCUMENTATION = r"""

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from highwater.tuning.boot_files.precedence import simulate_boot
 from highwater.tuning.hostfiles import HostFiles
-from highwater.tuning.persistence.precedence import simulate_boot
 from tests.playbooks.private_host import loop_devices, on_private_host, why_not
 from tests.tuning.round_trip import (
     FSTAB,

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from ..boot_files.precedence import Boot, simulate_boot
 from ..catalogue import find_knob
 from ..change_status import ChangeStatus, state_text, status
 from ..check import KnobReport, evaluate
 from ..hostfiles import HostFiles
 from ..model import Comparison, Knob
-from ..persistence.precedence import Boot, simulate_boot
 from ..proofs import Proof, proof_lines, proofs_of, read_proofs
 from ..steps import SettingStep
 from .documents import print_document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..persistence.fstab import unescaped
+from ..boot_files.fstab import unescaped
 from .model import Mount
 from .reading import Reader
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from ..persistence import fstab
+from ..boot_files import fstab
 from .model import Swap, SwapSource
 from .reading import Reader, parse_whole
 from .units import UNIT_DIRECTORIES, is_masked

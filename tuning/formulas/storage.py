@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from ..boot_files import fstab
 from ..errors import TuningError
 from ..facts import BlockDevice, Facts, Mount
 from ..model import NotApplicable, Observation, Target
-from ..persistence import fstab
 from ..workload import Workload
 
 # ext4(5): how often the journal is committed unless an option says otherwise.

@@ -6,8 +6,8 @@ from collections import Counter
 from functools import cached_property
 from typing import Final
 
+from ..boot_files import udev
 from ..facts import Facts
-from ..persistence import udev
 
 _DISKS: Final = "/sys/block/"
 _INTERFACES: Final = "/sys/class/net/"

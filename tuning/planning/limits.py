@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from ..boot_files import limits_d, systemd
 from ..check import sysctl_path
 from ..errors import TuningError
 from ..facts.reading import parse_whole
 from ..formulas.limits import SYSTEMD_NOFILE_HARD
 from ..model import Value
-from ..persistence import limits_d, systemd
 from ..steps import SettingStep
 from .draft import Draft, SelectedKnob
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..boot_files import fstab, systemd
 from ..facts import Facts, Mount
-from ..persistence import fstab, systemd
 from ..steps import MOUNT_LAYERS, layer_of, remount_steps
 from .draft import Draft, SelectedKnob
 

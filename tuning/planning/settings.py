@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..boot_files import sysctl_d, tmpfiles, tuned, udev
+from ..boot_files.precedence import Assignment, Boot, simulate_boot
 from ..catalogue import KNOBS
 from ..check import render, sysctl_path
 from ..facts import Facts
 from ..facts.reading import value_of
-from ..persistence import sysctl_d, tmpfiles, tuned, udev
-from ..persistence.precedence import Assignment, Boot, simulate_boot
 from ..steps import SettingStep
 from .draft import Draft, SelectedKnob
 from .judging import Judge

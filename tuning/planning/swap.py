@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..boot_files import fstab, swap, systemd
 from ..facts import Swap, SwapSource
-from ..persistence import fstab, swap, systemd
 from ..steps import SwapOffStep
 from .draft import Draft, SelectedKnob
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ..highwater.tuning.boot_files import fstab
 from ..highwater.tuning.errors import TuningError
 from ..highwater.tuning.facts import Facts, Mount
 from ..highwater.tuning.formulas.storage import ext4_options
-from ..highwater.tuning.persistence import fstab
 from ..highwater.tuning.planning.mounts import exclusive_options, in_effect
 from ..highwater.tuning.runner import Runner
 from ..highwater.tuning.steps import RemountStep, remount_steps

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ..highwater.tuning.boot_files import fstab
 from ..highwater.tuning.errors import TuningError
 from ..highwater.tuning.facts import Facts, Mount
 from ..highwater.tuning.facts.filesystems import read_mounts
 from ..highwater.tuning.facts.reading import Reader
 from ..highwater.tuning.hostfiles import HostFiles
-from ..highwater.tuning.persistence import fstab
 from ..highwater.tuning.resources import remount_command
 from ..highwater.tuning.runner import Completed, Runner
 from ..highwater.tuning.steps import RemountStep

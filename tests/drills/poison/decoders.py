@@ -71,8 +71,8 @@ from highwater.pipeline.source.offsets import read_assignment
 from highwater.results.files import ResultDirectoryError
 from highwater.results.reader import RunResult
 from highwater.studies.capacity.load import load_of
+from highwater.tuning.boot_files.sysctl_d import parse_lines
 from highwater.tuning.errors import TuningError
-from highwater.tuning.persistence.sysctl_d import parse_lines
 from tests.drills.poison import stored
 from tests.drills.poison.drill import Decoder, Hostile
 from tests.drills.poison.inputs import hostile_bytes, hostile_json, hostile_text, hostile_yaml

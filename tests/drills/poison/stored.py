@@ -24,9 +24,9 @@ from highwater.kafka.records.batch import BatchHeader, CorruptBatch
 from highwater.kafka.records.record import uncompressed_records
 from highwater.kafka.records.record_times import first_record_from, largest_timestamp_ms
 from highwater.kafka.requests.metadata import decode_metadata
+from highwater.tuning.boot_files import fstab
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.journal import APPLIED, ApplyRun, Journal, JournaledChange, Owner
-from highwater.tuning.persistence import fstab
 from highwater.tuning.steps import FileStep, RemountStep, SettingStep
 
 # -- The broker's files ---------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from highwater.tuning import engine
+from highwater.tuning.boot_files import fstab, limits_d, swap, sysctl_d, tmpfiles, udev
+from highwater.tuning.boot_files.systemd import drop_in
 from highwater.tuning.catalogue import KNOBS, find_knob, select_knobs
 from highwater.tuning.errors import TuningError
 from highwater.tuning.facts import Facts, collect
@@ -17,8 +19,6 @@ from highwater.tuning.facts.model import Systemd
 from highwater.tuning.formulas.common import constant
 from highwater.tuning.journal import Owner
 from highwater.tuning.model import Knob
-from highwater.tuning.persistence import fstab, limits_d, swap, sysctl_d, tmpfiles, udev
-from highwater.tuning.persistence.systemd import drop_in
 from highwater.tuning.planning import PlanOptions, make_plan
 from highwater.tuning.steps import CommandStep, FileStep, RemountStep, SettingStep, SwapOffStep, TuningPlan, conflicts
 from highwater.tuning.workload import Workload

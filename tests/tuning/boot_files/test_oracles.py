@@ -17,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from highwater.tuning.boot_files import fstab, limits_d, systemd, tmpfiles, udev
+from highwater.tuning.boot_files.precedence import simulate_boot
 from highwater.tuning.hostfiles import HostFiles
-from highwater.tuning.persistence import fstab, limits_d, systemd, tmpfiles, udev
-from highwater.tuning.persistence.precedence import simulate_boot
 from tests.tuning.host_tree import write
 
 SYSTEMD_SYSCTL = Path("/usr/lib/systemd/systemd-sysctl")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.boot_files import HEADER, limits_d, swap, sysctl_d, systemd, tmpfiles, udev
 from highwater.tuning.errors import TuningError
 from highwater.tuning.hostfiles import HostFiles
-from highwater.tuning.persistence import HEADER, limits_d, swap, sysctl_d, systemd, tmpfiles, udev
 
 
 def test_sysctl_d() -> None:

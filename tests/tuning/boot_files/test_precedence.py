@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.boot_files import tuned
+from highwater.tuning.boot_files.precedence import Boot, simulate_boot
+from highwater.tuning.boot_files.sysctl_d import PAIRED_KEYS
 from highwater.tuning.catalogue import KNOBS
 from highwater.tuning.hostfiles import HostFiles
-from highwater.tuning.persistence import tuned
-from highwater.tuning.persistence.precedence import Boot, simulate_boot
-from highwater.tuning.persistence.sysctl_d import PAIRED_KEYS
 from tests.tuning.host_tree import write
 
 

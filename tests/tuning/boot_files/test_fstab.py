@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from highwater.tuning.boot_files import fstab
 from highwater.tuning.errors import TuningError
-from highwater.tuning.persistence import fstab
 
 FSTAB = (
     "# /etc/fstab: static file system information.\n"
