@@ -86,7 +86,7 @@ def judge(evidence: Evidence, limits: Validity) -> Verdict:
     invalid = [
         *_delivery(evidence),
         *_load(evidence, limits),
-        *_generator(evidence, limits),
+        *_generator_was_the_limit(evidence, limits),
         *_unsteady(evidence),
         *evidence.host_profile,
     ]
@@ -196,7 +196,7 @@ def _load(evidence: Evidence, limits: Validity) -> list[Reason]:
     ]
 
 
-def _generator(evidence: Evidence, limits: Validity) -> list[Reason]:
+def _generator_was_the_limit(evidence: Evidence, limits: Validity) -> list[Reason]:
     if evidence.offered_per_s is None:
         return []
     reasons = []
