@@ -114,13 +114,13 @@ def _always_write(*_: Any, **__: Any) -> Decision:
 
 def _marker(kind: str) -> None:
     """Nobody looks what is stored already."""
-    place = "sink.batch_transaction" if kind == TOPIC_BATCH else "database.writing"
-    vars(import_module(f"highwater.pipeline.{place}"))["decide"] = _always_write
+    folder = "sink" if kind == TOPIC_BATCH else "database"
+    vars(import_module(f"highwater.pipeline.{folder}.batch_transaction"))["decide"] = _always_write
 
 
 def _row_lock(kind: str) -> None:
     """What the locked row says is not heeded, and the look ahead of the transaction is trusted."""
-    from highwater.pipeline.database.writing import Writer
+    from highwater.pipeline.database.batch_transaction import Writer
 
     decision = Writer._decision
 

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from highwater.pipeline.database.address import read_address
+from highwater.pipeline.database.batch_transaction import Writer
 from highwater.pipeline.database.columns import DOUBLE, INTEGER, LONG, STRING, Column
 from highwater.pipeline.database.dialect import Dialect
 from highwater.pipeline.database.dialects import dialect_of
-from highwater.pipeline.database.writing import Writer
 from highwater.pipeline.progress.batch import BatchOf
 from highwater.pipeline.progress.rule import Decision
 from tests.database_servers import running_postgresql

@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from highwater.pipeline.database.address import read_address
+from highwater.pipeline.database.batch_transaction import Writer
 from highwater.pipeline.database.dialect import Dialect
 from highwater.pipeline.database.dialects import dialect_of
 from highwater.pipeline.database.frame import columns_of
-from highwater.pipeline.database.writing import Writer
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import BatchOf
 from highwater.pipeline.progress.rule import Decision
