@@ -13,11 +13,11 @@ import numpy as np
 from confluent_kafka import KafkaException, Producer
 
 from highwater.spark_loadgen.acknowledgements import ONLY_ERRORS, Acknowledgements, TimedRecord
-from highwater.spark_loadgen.blocks import Blocks
 from highwater.spark_loadgen.channel import TaskChannel
 from highwater.spark_loadgen.content import Content
 from highwater.spark_loadgen.model import LoadPlan
 from highwater.spark_loadgen.producer_metrics import ProducerMetrics, ProducerReport, Totals
+from highwater.spark_loadgen.ready_records import RecordMaker
 from highwater.spark_loadgen.sampling import sampling_stride
 from highwater.spark_loadgen.telemetry.publisher import Publisher
 from highwater.spark_loadgen.transactions import Transactions
@@ -48,7 +48,7 @@ class ProducerLoad:
         self._content = content
         self._schedule = plan.arrivals
         self._total = self._schedule.total(worker) if self._schedule else None
-        self._blocks = Blocks(plan, worker, magic, content, self._schedule)
+        self._blocks = RecordMaker(plan, worker, magic, content, self._schedule)
         self._block = None if self._schedule is None else self._blocks.after(None, self._total, 0)
         self._stride = sampling_stride(plan)
         self._metrics = ProducerMetrics(plan)

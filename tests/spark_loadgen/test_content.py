@@ -21,9 +21,9 @@ from highwater.spark_loadgen import (
     WeightedSizes,
     ZipfKeys,
 )
-from highwater.spark_loadgen.blocks import Block, Blocks
 from highwater.spark_loadgen.content import Content
 from highwater.spark_loadgen.payload import value_sizes
+from highwater.spark_loadgen.ready_records import ReadyRecords, RecordMaker
 from highwater.spark_loadgen.stamp import STAMP_BYTES, decode_stamps
 
 MAGIC = 99
@@ -49,9 +49,9 @@ def plan_of(**changes: Any) -> LoadPlan:
     return LoadPlan(**settings)
 
 
-def blocks_of(plan: LoadPlan, content: Content, worker: int, count: int) -> list[Block]:
-    blocks = Blocks(plan, worker, MAGIC, content, plan.arrivals)
-    made: list[Block] = []
+def blocks_of(plan: LoadPlan, content: Content, worker: int, count: int) -> list[ReadyRecords]:
+    blocks = RecordMaker(plan, worker, MAGIC, content, plan.arrivals)
+    made: list[ReadyRecords] = []
     while not made or made[-1].end < count:
         made.append(blocks.after(made[-1] if made else None, None, 0))
         sizes = [made[-1].value_bytes(sequence) for sequence in range(made[-1].first, made[-1].end)]
@@ -60,7 +60,7 @@ def blocks_of(plan: LoadPlan, content: Content, worker: int, count: int) -> list
     return made
 
 
-def values_of(blocks: list[Block]) -> list[bytes]:
+def values_of(blocks: list[ReadyRecords]) -> list[bytes]:
     return [value for block in blocks for value in block.columns[1]]
 
 
@@ -192,7 +192,7 @@ def test_a_refused_record_is_where_handing_over_ends(refuses: int) -> None:
 
 
 def test_what_is_due_is_found() -> None:
-    block = Block(100, [0, 5, 5, 9], [["t"] * 4, [b"v"] * 4])
+    block = ReadyRecords(100, [0, 5, 5, 9], [["t"] * 4, [b"v"] * 4])
     assert [block.due_end(100, elapsed) for elapsed in (0, 4, 5, 8, 9, 100)] == [101, 101, 103, 103, 104, 104]
     assert block.due_end(103, 5) == 103
     assert block.end == 104

@@ -1,4 +1,4 @@
-"""Blocks of records that are ready for the client: arguments of produce(), made ahead of time."""
+"""Records that are ready for the client, many at a time: arguments of produce(), made ahead of time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CALLBACK: Final = 4
 """Position of the delivery callback among the arguments of Producer.produce."""
 
 
-class Block:
+class ReadyRecords:
     """Consecutive records. `columns` has one list for each argument of Producer.produce; columns[1] are the values.
 
     The values are valid until the next block is made.
@@ -75,7 +75,7 @@ class Block:
         produce(*arguments)
 
 
-class Blocks:
+class RecordMaker:
     """Makes the blocks of one worker in sequence."""
 
     def __init__(self, plan: LoadPlan, worker: int, magic: int, content: Content, schedule: Schedule | None) -> None:
@@ -96,7 +96,7 @@ class Blocks:
         self._partitioned = plan.pairs
         self._keyed = plan.keys is not None
 
-    def after(self, block: Block | None, total: int | None, elapsed_ns: int) -> Block:
+    def after(self, block: ReadyRecords | None, total: int | None, elapsed_ns: int) -> ReadyRecords:
         """The next block, at most up to record `total`. In a closed loop its records are intended for `elapsed_ns`."""
         first = block.end if block else 0
         end = first + self._records if total is None else min(first + self._records, total)
@@ -106,7 +106,7 @@ class Blocks:
         else:
             intended_ns = self._schedule.intended_ns(sequences, self._worker)
         values = self._values.of_row(first, intended_ns)
-        return Block(first, intended_ns.tolist(), self._columns(first, values, sequences))
+        return ReadyRecords(first, intended_ns.tolist(), self._columns(first, values, sequences))
 
     def _columns(self, first: int, values: list[Any], sequences: np.ndarray[Any, Any]) -> list[list[Any]]:
         count = len(values)
