@@ -57,17 +57,29 @@ def register(spark: SparkSession, imports: Sequence[str] = (), folders: Sequence
     package that tasks import from; Python finds a package in one archive alone, so that the first call decides. Raises
     SettingsError if Spark starts another Python on this host, which has no highwater, or if an executor that is there
     lacks a module. With a master `local`, Spark starts the Python of this process from now on, unless PYSPARK_PYTHON is
-    set.
+    set. Over Spark Connect, the server's Python needs this package: nothing is checked there, and nothing sent.
     """
     if isinstance(imports, str):
         raise SettingsError(f"imports is a list of modules: write imports=[{imports!r}]")
-    context = spark.sparkContext
+    if not _is_remote(spark):
+        _prepare_workers(spark.sparkContext, imports, folders)
+    spark.conf.set(_PUSHDOWN, "true")
+    spark.dataSource.register(FilteringDataSource)
+    if spark not in _listened_to:
+        spark.streams.addListener(FinishedBatches())
+        _listened_to.add(spark)
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    """Whether the session is one of Spark Connect. Its class is another, whose import needs grpc."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def _prepare_workers(context: SparkContext, imports: Sequence[str], folders: Sequence[str]) -> None:
     if is_in_one_process(str(context.master)) and _CHOSEN not in os.environ and context.pythonExec == _SPARKS_CHOICE:
         # The first python3 on the PATH has neither these libraries nor this version.
         context.pythonExec = sys.executable
     _check_python(str(context.pythonExec), imports)
-    spark.conf.set(_PUSHDOWN, "true")
-    spark.dataSource.register(FilteringDataSource)
     if not is_in_one_process(str(context.master)):
         if context.applicationId not in _sent_to:
             # Executors fetch the file itself with their first task, and those that join later do so then.
@@ -76,9 +88,6 @@ def register(spark: SparkSession, imports: Sequence[str] = (), folders: Sequence
             context.addPyFile(str(write_archive(Path(scratch), "highwater_pipeline", (*FOLDERS, *folders))))
             _sent_to.add(context.applicationId)
         _check_executors(context, (*LIBRARIES, *imports))
-    if spark not in _listened_to:
-        spark.streams.addListener(FinishedBatches())
-        _listened_to.add(spark)
 
 
 def _check_python(python: str, imports: Sequence[str]) -> None:
