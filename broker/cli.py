@@ -193,12 +193,11 @@ def start(
             settings.append(Setting("--processes", "highwater.processes", processes))
         fails_on_command = faults is not None or faults_listen is not None or faults_from_network
         if fails_on_command:
-            # The sessions of Fetch would leave the partitions that are to fail out of the requests.
-            settings.insert(0, Setting("--faults", "max.incremental.fetch.session.cache.slots", "0"))
+            from highwater.broker.server.faults import FOR_FAULTS, plane_of  # only a broker that is to fail has it
+
+            settings[:0] = [Setting("--faults", name, text) for name, text in FOR_FAULTS.items()]
         checked = BrokerConfig(settings)
         if fails_on_command:
-            from highwater.broker.server.faults import plane_of  # only a broker that is to fail has it
-
             fault_plane = plane_of(checked, faults, faults_listen, anywhere=faults_from_network)
             exit_code = broker.run(checked, ready_fd=ready_fd, faults=fault_plane)
         elif checked.is_set("highwater.processes"):

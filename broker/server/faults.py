@@ -28,6 +28,8 @@ from highwater.common.http_endpoint import HttpEndpoint, Page
 
 _logger = logging.getLogger(__name__)
 PATH: Final = "/faults"
+FOR_FAULTS: Final = {"max.incremental.fetch.session.cache.slots": "0"}
+"""The sessions of Fetch would leave the partitions that are to fail out of the requests."""
 _TICKS_PER_S: Final = 20
 
 

@@ -14,13 +14,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.broker.commands.ephemeral import FOR_TESTS
+from highwater.broker.faults.client import Faults
 from highwater.common.child_process import last_words_in, program
+from highwater.common.errors import UsageError
 
 _HOST: Final = "127.0.0.1"
 _TRIES: Final = 100
 _END_WITHIN_S: Final = 60.0
 _MOST_PROCESSES: Final = 20
 """More on the host of a test are a mistake."""
+
+
+Script = str | Mapping[str, Any]
+"""A script of faults: YAML, or the mapping that it would be."""
 
 
 class BrokerError(Exception):
@@ -30,15 +36,19 @@ class BrokerError(Exception):
 class KafkaBroker:
     """A broker for a test, or several processes of one that clients see as a cluster of as many brokers."""
 
-    def __init__(self, brokers: Brokers, folder: Path, settings: Mapping[str, str], log_level: str) -> None:
+    def __init__(
+        self, brokers: Brokers, folder: Path, settings: Mapping[str, str], log_level: str, faults: Script | bool
+    ) -> None:
         self._brokers = brokers
         self._folder = folder
         self._log_level = log_level
+        self._script = None if isinstance(faults, bool) else faults
         self.process_id: int | None = None
         """None after `stop` and `kill`."""
         self._held = ExitStack()
         processes = settings.get("highwater.processes", "")
-        port = _hold_ports(self._held, 1 + int(processes) if processes.isdigit() else 1)
+        port = _hold_ports(self._held, 2 + (int(processes) if processes.isdigit() else 0))
+        self._faults = Faults(f"{_HOST}:{port + 1}") if faults is not False else None
         defaults = {**FOR_TESTS, "listeners": f"PLAINTEXT://{_HOST}:{{port}}", "log.dirs": str(folder / "log")}
         self._settings = {name: text.replace("{port}", str(port)) for name, text in {**defaults, **settings}.items()}
         self._log_file = folder / "broker.log"
@@ -68,6 +78,13 @@ class KafkaBroker:
         self.stop()
         self._start()
 
+    @property
+    def faults(self) -> Faults:
+        """Where a test sets, clears and reads faults. Raises BrokerError if the broker was started without them."""
+        if self._faults is None:
+            raise BrokerError("this broker does not fail on command: start it with faults=True, or with a script")
+        return self._faults
+
     def create_topic(
         self, name: str, partitions: int = 1, replication_factor: int = 1, config: Mapping[str, str] | None = None
     ) -> None:
@@ -89,10 +106,15 @@ class KafkaBroker:
 
     def _start(self) -> None:
         order = {"settings": self._settings, "log": str(self._log_file), "log_level": self._log_level}
-        answer = self._brokers.ask(order)
+        answer = self._brokers.ask({**order, "faults": None if self._faults is None else self._faults.address})
         if not answer["address"]:
             raise BrokerError(f"the broker does not start: {last_words_in(self._log_file)}")
         self.process_id, self.bootstrap_servers = answer["process_id"], answer["address"]
+        if self._script is not None:
+            try:
+                self.faults.set(self._script)
+            except UsageError as error:
+                raise BrokerError(f"faults: {error}") from None
 
     def _end(self, number: signal.Signals) -> None:
         process_id, self.process_id = self.process_id, None
@@ -119,9 +141,16 @@ class Brokers:
         )
 
     def start(
-        self, properties: Mapping[str, object] | None = None, processes: int | None = None, log_level: str = "INFO"
+        self,
+        properties: Mapping[str, object] | None = None,
+        processes: int | None = None,
+        faults: Script | bool = False,
+        log_level: str = "INFO",
     ) -> KafkaBroker:
-        """Start a broker. `{port}` in a property is its port. Raises BrokerError."""
+        """Start a broker. `{port}` in a property is its port. Raises BrokerError.
+
+        faults: whether it fails on command, or the script of faults that it has after each start.
+        """
         settings = {name: _text(value) for name, value in (properties or {}).items()}
         if processes is not None:
             if not 1 <= processes <= _MOST_PROCESSES:
@@ -132,7 +161,7 @@ class Brokers:
                 self._folder = Path(self._answer()["folder"])
             self._count += 1
             folder = self._folder / str(self._count)
-        return KafkaBroker(self, folder, settings, log_level)
+        return KafkaBroker(self, folder, settings, log_level, faults)
 
     @property
     def is_alive(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _FIXTURES: Final = frozenset({"kafka_broker", "kafka_broker_session", "kafka_cluster"})
 _MARKER: Final = "kafka_broker"
+_WANTED: Final = frozenset({"properties", "processes", "faults"})
 _LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 _LOG_LINES: Final = 200
 """The report of a failed test has so many lines of a broker's log."""
@@ -32,7 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", f"{_MARKER}(properties={{}}, processes=None): what the fixture kafka_broker starts a broker with"
+        "markers",
+        f"{_MARKER}(properties={{}}, processes=None, faults=False): what the broker of a test has",
     )
     config.pluginmanager.register(BrokersOfRun(config), BrokersOfRun.__name__)
 
@@ -66,15 +68,15 @@ class BrokersOfRun:
 
     @contextmanager
     def running(
-        self, fixture: str, properties: Mapping[str, object] | None = None, processes: int | None = None
+        self, fixture: str, properties: Mapping[str, object] | None = None, **wanted: Any
     ) -> Iterator[KafkaBroker]:
         """Start a broker for the time of a with statement. A test whose broker does not start fails in one line."""
         from highwater.testing.brokers import BrokerError
 
-        wanted = {**self._properties(), **(properties or {})}
+        level = self._config.getoption("kafka_broker_log_level")
         reason, broker = "", None
         try:
-            broker = self._alive().start(wanted, processes, self._config.getoption("kafka_broker_log_level"))
+            broker = self._alive().start({**self._properties(), **(properties or {})}, log_level=level, **wanted)
         except BrokerError as error:
             reason = str(error)
         if broker is None:
@@ -105,12 +107,10 @@ def _fixtures_of(item: pytest.Item) -> frozenset[str]:
     return _FIXTURES.intersection(getattr(item, "fixturenames", ()))
 
 
-def _running(
-    request: pytest.FixtureRequest, properties: Mapping[str, object] | None = None, processes: int | None = None
-) -> AbstractContextManager[KafkaBroker]:
+def _running(request: pytest.FixtureRequest, **wanted: Any) -> AbstractContextManager[KafkaBroker]:
     brokers = request.config.pluginmanager.get_plugin(BrokersOfRun.__name__)
     assert isinstance(brokers, BrokersOfRun)
-    return brokers.running(str(request.fixturename), properties, processes)
+    return brokers.running(str(request.fixturename), **wanted)
 
 
 @pytest.fixture
@@ -118,9 +118,9 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
     """Return a broker of this test alone; the marker `kafka_broker` says what it is started with."""
     marker = request.node.get_closest_marker(_MARKER)
     wanted = {} if marker is None else marker.kwargs
-    unknown = [*(() if marker is None else marker.args), *sorted(wanted.keys() - {"properties", "processes"})]
+    unknown = [*(() if marker is None else marker.args), *sorted(wanted.keys() - _WANTED)]
     if unknown:
-        pytest.fail(f"the marker {_MARKER} takes properties= and processes=, and not {unknown[0]!r}", pytrace=False)
+        pytest.fail(f"the marker {_MARKER} takes {', '.join(sorted(_WANTED))}; not {unknown[0]!r}", pytrace=False)
     with _running(request, **wanted) as broker:
         yield broker
 
@@ -141,6 +141,6 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Kafk
     with ExitStack() as started:
 
         def start(brokers: int, properties: Mapping[str, object] | None = None) -> KafkaBroker:
-            return started.enter_context(_running(request, properties, brokers))
+            return started.enter_context(_running(request, properties=properties, processes=brokers))
 
         yield start

@@ -49,6 +49,7 @@ def main() -> None:
         for name in _NEXT_APIS:
             if not select.select([sys.stdin], [], [], 0)[0]:  # while no order waits
                 _prepare(name)
+        import_module("highwater.broker.server.faults")
         brokers: set[int] = set()
         for line in iter(sys.stdin.readline, ""):
             order = json.loads(line)
@@ -150,19 +151,27 @@ def _serve(order: dict[str, Any], ready_fd: int) -> int:
     from highwater.broker.server.start_check import SETUP_ERRORS
     from highwater.broker.settings.config import BrokerConfig, Setting
     from highwater.common.command_errors import report_error
+    from highwater.common.errors import UsageError
     from highwater.common.exit_codes import EXIT_USAGE
     from highwater.common.log_lines import log_to_standard_error
 
     log_to_standard_error(level=order["log_level"])
     settings = [Setting("properties", name, text) for name, text in order["settings"].items()]
     try:
+        if order["faults"] is not None:
+            from highwater.broker.server.faults import FOR_FAULTS, plane_of
+
+            settings[:0] = [Setting("faults", name, text) for name, text in FOR_FAULTS.items()]
+            checked = BrokerConfig(settings)
+            plane = plane_of(checked, None, order["faults"], anywhere=False)
+            return broker.run(checked, ready_fd=ready_fd, faults=plane)
         checked = BrokerConfig(settings)
         if not checked.is_set("highwater.processes"):
             return broker.run(checked, ready_fd=ready_fd)
         from highwater.broker.server import parent
 
         return parent.run(settings, ready_fd)
-    except SETUP_ERRORS as error:
+    except (*SETUP_ERRORS, UsageError) as error:
         report_error(str(error))
         return EXIT_USAGE
 

@@ -115,3 +115,18 @@ def test_processes_are_brokers_of_a_cluster_for_clients(brokers: Brokers) -> Non
     found = Producer({"bootstrap.servers": address}).list_topics("copied", WITHIN_S)
     assert sorted(found.brokers) == [0, 1]
     assert [len(each.replicas) for each in found.topics["copied"].partitions.values()] == [2, 2]
+
+
+def test_a_script_of_faults_counts_again_after_a_restart(brokers: Brokers) -> None:
+    rule = {"when": {"api": "Produce"}, "then": {"kind": "drop_after"}, "times": 1}
+    broker = brokers.start(faults={"rules": [rule]})
+    for _ in range(2):
+        acknowledge(broker, "orders", b"1")
+        assert [hit["api"] for hit in broker.faults.history()] == ["Produce"]
+        broker.restart()
+    with pytest.raises(BrokerError, match="start it with faults=True"):
+        _ = brokers.start().faults
+    with pytest.raises(BrokerError, match=r"faults: .*Produse"):
+        brokers.start(faults={"rules": [{**rule, "when": {"api": "Produse"}}]})
+    with pytest.raises(BrokerError, match="faults are for a broker of one process"):
+        brokers.start(faults=True, processes=2)

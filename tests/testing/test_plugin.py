@@ -108,7 +108,7 @@ def test_cluster_of_none(kafka_cluster):
     done.stdout.re_match_lines(
         [
             r"the broker does not start: properties: num.partitons is not .*; did you mean num.partitions\?",
-            r"the marker kafka_broker takes properties= and processes=, and not 'process'",
+            r"the marker kafka_broker takes faults, processes, properties; not 'process'",
             r"-+ log of 127\.0\.0\.1:\d+ \(kafka_broker\) -+",
             r"ready: listening on 127\.0\.0\.1:\d+ .*",
             r"processes=0: a test can have 1 to 20",
@@ -119,7 +119,7 @@ def test_cluster_of_none(kafka_cluster):
 
 
 def test_the_examples_of_the_page_pass(pytester: pytest.Pytester) -> None:
-    first, survives, marked, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    first, survives, marked, fails = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     helpers = """
 def place_order(servers):
     producer = Producer({"bootstrap.servers": servers})
@@ -133,7 +133,7 @@ def orders(servers):
     consumer.close()
     return found
 """
-    run(pytester, "\n".join((first, helpers, survives, marked))).assert_outcomes(passed=4)
+    run(pytester, "\n".join((first, helpers, survives, marked, fails))).assert_outcomes(passed=5)
 
 
 @pytest.mark.slow
