@@ -51,6 +51,14 @@ def test_the_broker_and_the_tuner_need_nothing_of_it() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_scripts_of_faults_say_what_they_need(tmp_path: Path) -> None:
+    (tmp_path / "faults.yaml").write_text("rules: []")
+    start = ("broker", "start", "--log-dir", tmp_path / "log", "--faults", tmp_path / "faults.yaml")
+    done = run(MAIN, *start)
+    assert done.returncode == 2
+    assert done.stderr == f"error: scripts of faults need PyYAML: {how_to_install('faults')}\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [

@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from highwater.broker.faults.kinds import KINDS, FaultKind, read_api
 from highwater.broker.faults.request import API_NAMES, CONNECT, FaultRequest
+from highwater.common.errors import UsageError
+from highwater.common.extras import how_to_install
 from highwater.common.nearest import did_you_mean
 from highwater.common.yaml_nodes import Document, parse
 from highwater.common.yaml_part import Part
@@ -66,6 +66,10 @@ class Script:
 
 def read_script(text: str, name: str = "script") -> Script:
     """Read a script; `name` begins the errors. Raises UsageError, one line with line and key."""
+    try:
+        import yaml  # here, as no other part of the broker needs it
+    except ModuleNotFoundError:
+        raise UsageError(f"scripts of faults need PyYAML: {how_to_install('faults')}") from None
     return _script(parse(yaml, text, name, _EXAMPLE))
 
 

@@ -274,6 +274,9 @@ def test_the_endpoint_refuses_what_is_no_script(faults: Faults) -> None:
         faults.set("rules: [{when: {api: Fetsch}, then: {kind: drop_after}}]")
     with pytest.raises(UsageError, match="not valid YAML"):
         faults.set("rules: [")
+    faults.set(f"# {'x' * 100_000}\nrules: []")
+    with pytest.raises(UsageError, match="Entity Too Large"):
+        faults.set(f"# {'x' * (1 << 20)}")
     request = urllib.request.Request(f"http://{faults.address}/faults", b"x", method="POST")
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(request)  # noqa: S310 - http on loopback

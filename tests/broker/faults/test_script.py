@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from highwater.broker.faults.injector import Injector
@@ -119,3 +121,10 @@ def test_a_mistake_is_one_line(text: str, says: str) -> None:
         read_script(text, "x")
     assert str(raised.value).startswith(says)
     assert "\n" not in str(raised.value)
+
+
+def test_the_examples_can_be_read() -> None:
+    examples = sorted((Path(__file__).parents[3] / "examples/faults").glob("*.yaml"))
+    assert len(examples) >= 12
+    for example in examples:
+        assert read_script(example.read_text("utf-8"), example.name).rules
