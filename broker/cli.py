@@ -127,7 +127,7 @@ def start(
         typer.Option(
             "--faults-listen",
             metavar="HOST:PORT",
-            help="Where to set, read and clear faults over HTTP, for tests of clients; port 0 takes a free one.",
+            help="Address to set, read and clear faults over HTTP, for tests of clients; port 0 takes a free one.",
         ),
     ] = None,
     faults_from_network: Annotated[
