@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -50,6 +51,8 @@ def main() -> None:
             if not select.select([sys.stdin], [], [], 0)[0]:  # while no order waits
                 _prepare(name)
         import_module("highwater.broker.server.faults")
+        with suppress(ImportError):
+            import_module("yaml")  # it reads scripts of faults, where it is installed
         brokers: set[int] = set()
         for line in iter(sys.stdin.readline, ""):
             order = json.loads(line)
