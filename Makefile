@@ -128,7 +128,7 @@ compiled: setup-dev ## A wheel in dist/ whose broker runs hot modules as machine
 
 .PHONY: release
 # Compiled wheels need Maven, for headers of Python; Debian's hosts need root and debootstrap, those of the other processor QEMU.
-release: setup-dev ## What is published, from the last commit into dist/: built twice, tested alone (an hour; ARGS="--only wheel --tests quick")
+release: setup-dev ## What is published, from the last commit into dist/: built twice, tested alone (half an hour of CPU time; ARGS="--only wheel --tests quick")
 	@$(BIN)/python -m tools.release $(ARGS)
 
 .PHONY: bench-broker

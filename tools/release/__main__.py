@@ -79,11 +79,12 @@ def main(
     wanted = {each.value for each in only or Only}
     kinds = [kind for kind in KINDS if kind.name in wanted or (kind.name == "wheel" and "compiled" in wanted)]
     with clean_build() as build, clean_build() as again:
-        made = {kind: _built(kind, build) for kind in kinds}
-        for kind in kinds:
-            _built(kind, again)
+        missing: list[str] = []
+        made = {kind: _built(kind, build, missing) for kind in kinds}
+        for kind in (kind for kind, paths in made.items() if paths):
+            _built(kind, again, missing)
         files = [path for each in made.values() for path in each]
-        unlike = [path.name for path in files if _digest(path) != _digest(again.out / path.name)]
+        unlike = [path.name for path in files if not _is_same(path, again.out / path.name)]
         if unlike:
             _end(1, f"two builds differ: {', '.join(unlike)}")
         out.mkdir(parents=True, exist_ok=True)
@@ -101,16 +102,23 @@ def main(
     _write_digests(out)
     _print_table(rows)
     if "compiled" in wanted and (lacking := compiled.left_out()):
-        typer.echo(f"NOT BUILT: {lacking}")
+        missing.append(lacking)
+    for line in missing:
+        typer.echo(f"NOT BUILT: {line}")
     if tests is Tests.ALL and (lacking := why_no_hosts()):
         typer.echo(f"NOT TESTED: {lacking}")
-    if failed:
-        _end(1, "not every artefact passed")
+    if failed or missing:
+        _end(1, "not every artefact was built and passed")
 
 
-def _built(kind: Kind, build: Build) -> list[Path]:
+def _built(kind: Kind, build: Build, missing: list[str]) -> list[Path]:
+    """What a kind built; nothing, and a line more in `missing`, where something for it cannot be had."""
     typer.echo(f"==> {kind.name}: building from {build.source}", err=True)
-    return kind.build(build)
+    try:
+        return kind.build(build)
+    except UsageError as error:
+        missing.append(f"{kind.name}: {error}")
+        return []
 
 
 def _places(tests: Tests) -> tuple[Place, ...]:
@@ -119,6 +127,10 @@ def _places(tests: Tests) -> tuple[Place, ...]:
     if tests is Tests.QUICK:
         return (LocalPython(f"{sys.version_info.major}.{sys.version_info.minor}", sys.executable),)
     return tuple(places())
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return other.is_file() and _digest(one) == _digest(other)
 
 
 def _digest(path: Path) -> str:
