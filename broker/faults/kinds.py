@@ -186,7 +186,7 @@ def _corrupt(partition: Any) -> Any:
     if not records:
         return partition
     damaged = bytearray(records)
-    damaged[-1] ^= 0xFF
+    damaged[-2] ^= 0xFF  # of a value, where a record has no headers: a client that checks no CRC delivers it
     return dataclasses.replace(partition, records=type(records)(bytes(damaged)))
 
 
@@ -418,7 +418,10 @@ KINDS: Final = {
             _always(effects.MoveLogStart()),
         ),
         FaultKind(
-            "corrupt_records", ("Fetch",), "Flips bits in the last byte of the records.", _rewrites(_fetched(_corrupt))
+            "corrupt_records",
+            ("Fetch",),
+            "Flips the bits of the last byte but one of the records; an answer without records stays as it is.",
+            _rewrites(_fetched(_corrupt)),
         ),
         FaultKind("empty_fetch", ("Fetch",), "Answers without the records.", _rewrites(_fetched(_empty))),
         FaultKind(
