@@ -366,7 +366,6 @@ KINDS: Final = {
             {"port": _number("The port.", 1, 1)},
         ),
         _fails("not_leader", _PARTITIONS, ErrorCode.not_leader_or_follower, "The leader has moved."),
-        _fails("fenced_leader_epoch", _PARTITIONS, ErrorCode.fenced_leader_epoch, "The client's leader epoch is old."),
         _fails("not_coordinator", _COORDINATED, ErrorCode.not_coordinator, "The coordinator has moved."),
         _fails(
             "coordinator_not_available",
@@ -387,7 +386,6 @@ KINDS: Final = {
             "Makes the member join its group again.",
         ),
         _fails("unknown_member", _MEMBER, ErrorCode.unknown_member_id, "The group has removed the member."),
-        _fails("illegal_generation", _MEMBER[1:], ErrorCode.illegal_generation, "The member's generation is over."),
         FaultKind(
             "producer_fenced",
             ("Produce", *_TRANSACTION),
@@ -401,12 +399,6 @@ KINDS: Final = {
             "The producer id has expired. Answers `UNKNOWN_PRODUCER_ID` to Produce, and `INVALID_PRODUCER_ID_MAPPING` "
             "to the others.",
             _unknown_producer,
-        ),
-        _fails(
-            "out_of_order_sequence",
-            ("Produce",),
-            ErrorCode.out_of_order_sequence_number,
-            "A sequence number is missing.",
         ),
         _fails(
             "offset_out_of_range", ("Fetch", "ListOffsets"), ErrorCode.offset_out_of_range, "The log was truncated."
