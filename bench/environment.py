@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -93,7 +94,8 @@ def versions(launcher_versions: Mapping[str, str]) -> dict[str, str]:
     """Versions of everything that can influence the figures."""
     import confluent_kafka
 
-    found = {name: metadata.version(name) for name in _DISTRIBUTIONS}
+    # Without load tasks on Spark, nobody needs PySpark.
+    found = {name: metadata.version(name) for name in _DISTRIBUTIONS if name != "pyspark" or find_spec(name)}
     found["highwater"] = distribution.version()
     found["python"] = platform.python_version()
     found["librdkafka"] = confluent_kafka.libversion()[0]

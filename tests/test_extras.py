@@ -143,7 +143,7 @@ def test_a_consumer_without_spark_needs_the_extra_database_alone(tmp_path: Path)
     assert (done.returncode, done.stdout) == (0, "opened\n"), done.stderr
 
 
-@pytest.mark.parametrize("extras", [("bench", "observe"), ("pipeline",), ("monitor",)])
+@pytest.mark.parametrize("extras", [("bench", "gate", "observe"), ("pipeline",), ("monitor",)])
 def test_an_extra_is_known_by_the_names_it_is_imported_by(extras: tuple[str, ...]) -> None:
     wanted = {canonicalize_name(each.name) for extra in extras for each in requirements_of(extra)}
     imported = {
