@@ -134,7 +134,7 @@ PLATFORMS = ("manylinux_2_34", "manylinux_2_28", "manylinux_2_17", "manylinux201
 COMPILED = "-compiled"
 """Ends the name of a release with compiled modules; a release of the same sources without them has the rest of it."""
 # mypyc comes with mypy, and reads the types of what is imported.
-COMPILER = ("mypy", "types-psutil")
+COMPILER = ("mypy", "types-greenlet", "types-psutil")
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
 
 

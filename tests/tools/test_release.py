@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 import tarfile
 import tomllib
 import zipfile
@@ -64,11 +63,11 @@ def test_a_file_is_tried_where_pip_takes_it(name: str, place: Place, fits: bool)
     assert fitting(name, place) is fits
 
 
-def test_compiled_wheels_are_for_this_python_and_newer() -> None:
-    here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert here in compiled.pythons()
-    assert all(version >= here for version in compiled.pythons())
-    assert bool(compiled.left_out()) == (here != "3.11")
+def test_a_python_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "program_of", lambda version: None if version in ("3.12", "3.14") else "python")
+    assert compiled.left_out() == "compiled wheels for Python 3.12, 3.14: there is no such Python here"
+    monkeypatch.setattr(compiled, "program_of", lambda version: "python")
+    assert compiled.left_out() == ""
 
 
 def test_the_bill_lists_what_is_needed_and_what_that_needs() -> None:

@@ -101,9 +101,8 @@ def main(
             rows.append((path, seen))
     _write_digests(out)
     _print_table(rows)
-    if "compiled" in wanted and (lacking := compiled.left_out()):
-        missing.append(lacking)
-    for line in missing:
+    left_out = compiled.left_out() if "compiled" in wanted else ""
+    for line in filter(None, (*missing, left_out)):
         typer.echo(f"NOT BUILT: {line}")
     if tests is Tests.ALL and (lacking := why_no_hosts()):
         typer.echo(f"NOT TESTED: {lacking}")

@@ -1,36 +1,46 @@
 """Wheels with the hot modules as machine code, for each Python and processor, made on one machine.
 
-mypyc writes the C once, for this Python and newer ones. Zig's C compiler, a wheel of PyPI, compiles it for each,
-against the C library of 2012 (manylinux_2_17). Headers come from builds of CPython on Maven Central, pinned by SHA-256:
-those of one processor serve both, as their pyconfig.h differ only in what CPython itself is built with.
+The mypyc of each Python writes the C, which differs between versions. Zig's C compiler, a wheel of PyPI, compiles it
+for both processors, against the C library of 2012 (manylinux_2_17). Headers come from builds of CPython on Maven
+Central, pinned by SHA-256: those of one processor serve both, as their pyconfig.h differ only in what CPython itself is
+built with.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import runpy
 import sys
+import tomllib
 import zipfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from packaging.utils import canonicalize_name
 
 from highwater.bench.maven import check_files, maven, read_table
 from highwater.bench.user_cache import cached
 from highwater.bench.user_cache import run_step as run_of_maven
 from tools.release.archives import read_wheel, write_wheel
+from tools.release.bill import installed_with
 from tools.release.building import ROOT, Build, release_tools, run
+from tools.release.places import program_of
 
 TABLE: Final = ROOT / "tools/release/cpython.sha256"
 MACHINES: Final = ("x86_64", "aarch64")
 _C_LIBRARY: Final = "2.17"
 _OPTIONS: Final = ("-O3", "-g0", "-fPIC", "-shared", "-s", "-w", "-DNDEBUG", "-fwrapv", "-fno-strict-aliasing")
+# mypyc comes with mypy, and reads the types of what is imported.
+_COMPILER: Final = ("mypy", "types-greenlet", "types-psutil")
 # The extensions, as names and sources; a list of C files would not say which belong together.
 _WRITE_C: Final = """
-import runpy, sys
+import mypyc, sys
 from mypyc.build import mypycify
 options = ["--config-file=", "--strict", "--ignore-missing-imports", f"--cache-dir={sys.argv[1]}/types"]
+print("runtime", f"{mypyc.__path__[0]}/lib-rt")
 for made in mypycify([*options, *sys.argv[2:]], target_dir=f"{sys.argv[1]}/c"):
     print("extension", made.name, *made.sources)
 """
@@ -41,49 +51,78 @@ class Extension(NamedTuple):
     sources: tuple[str, ...]
 
 
-def pythons() -> dict[str, str]:
-    """The jar of each version of Python: those for which this one can write C."""
-    found = {name.split("-")[1]: name for name in read_table(TABLE)}
-    here = sys.version_info[:2]
-    versions = {tuple(map(int, full.split(".")[:2])): name for full, name in found.items()}
-    return {f"{major}.{minor}": name for (major, minor), name in sorted(versions.items()) if (major, minor) >= here}
+class _Written(NamedTuple):
+    """The C of one version of Python, and where its includes are."""
+
+    version: str
+    extensions: list[Extension]
+    includes: tuple[Path, ...]
+
+
+def versions() -> list[str]:
+    """Those of which there are headers."""
+    return [".".join(name.split("-")[1].split(".")[:2]) for name in sorted(read_table(TABLE))]
 
 
 def left_out() -> str:
-    """The versions that this Python writes no C for; empty if there are none."""
-    versions = {".".join(name.split("-")[1].split(".")[:2]) for name in read_table(TABLE)} - pythons().keys()
-    here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    listed = ", ".join(sorted(versions))
-    return (
-        f"compiled wheels for Python {listed}: mypyc writes C for {here}, which runs it, and newer" if versions else ""
-    )
+    """The versions for which this machine writes no C; empty if there are none."""
+    missing = [version for version in versions() if program_of(version) is None]
+    return f"compiled wheels for Python {', '.join(missing)}: there is no such Python here" if missing else ""
 
 
 def compiled_wheels(build: Build) -> list[Path]:
     """Needs the pure wheel in `build.out`, to which each adds machine code."""
     (pure,) = build.out.glob("*-py3-none-any.whl")
     files = read_wheel(pure)
-    extensions = list(_write_c(build))
     headers, tools = _headers(), release_tools()
 
-    def wheel(version: str, machine: str) -> Path:
-        made = _compile(build, extensions, version, machine, headers, tools)
-        return _assemble(build, files, made, version, machine)
+    def wheel(written: _Written, machine: str) -> Path:
+        return _assemble(build, files, _compile(build, written, machine, headers, tools), written.version, machine)
 
+    programs = {version: program for version in versions() if (program := program_of(version))}
+    # One after the other, and before compilers run: each imports mypy.
+    written = [_write_c(build, version, program) for version, program in programs.items()]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        waiting = [pool.submit(wheel, version, machine) for version in pythons() for machine in MACHINES]
+        waiting = [pool.submit(wheel, each, machine) for each in written for machine in MACHINES]
         return [each.result() for each in waiting]
 
 
-def _write_c(build: Build) -> Iterator[Extension]:
+def _write_c(build: Build, version: str, program: str) -> _Written:
     modules = runpy.run_path(str(build.source / "broker/server/compiled.py"))["MODULES"]
     paths = [f"{name.replace('.', '/')}.py" for name in modules]
+    python = _with_mypyc(version, program) / "bin/python"
     # Relative, as its path is in the C.
-    said = build.run(sys.executable, "-c", _WRITE_C, "build/release", *paths)
-    for line in said.splitlines():
-        if line.startswith("extension "):
-            _, name, *sources = line.split()
-            yield Extension(name, tuple(sources))
+    folder = f"build/release-{version}"
+    lines = build.run(python, "-c", _WRITE_C, folder, *paths).splitlines()
+    found = [line.split() for line in lines if line.startswith(("runtime ", "extension "))]
+    extensions = [Extension(name, tuple(sources)) for kind, name, *sources in found if kind == "extension"]
+    (runtime,) = (path for kind, path, *_ in found if kind == "runtime")
+    return _Written(version, extensions, (Path(runtime), Path(folder, "c")))
+
+
+def _with_mypyc(version: str, program: str) -> Path:
+    """An environment with mypy and what the modules import, as mypyc reads types there; only pinned files."""
+
+    def make(directory: Path) -> None:
+        run(directory, program, "-m", "venv", directory)
+        pip = (directory / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        pinned = ("--require-hashes", "--only-binary", ":all:", "--requirement")
+        for listed in (ROOT / "requirements/tools.txt", hashed(directory)):
+            run(directory, *pip, *pinned, listed)
+
+    def hashed(directory: Path) -> Path:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+        names = {name for name, _ in installed_with([*project["dependencies"], *_COMPILER])}
+        entries = re.findall(
+            r"^([\w.-]+)(==.*?(?:\\\n.*?)*)$", (ROOT / "requirements/dev.txt").read_text("utf-8"), re.M
+        )
+        path = directory / "needed.txt"
+        path.write_text("".join(f"{name}{rest}\n" for name, rest in entries if canonicalize_name(name) in names))
+        return path
+
+    read = [(ROOT / name).read_text("utf-8") for name in ("pyproject.toml", "requirements/dev.txt")]
+    digest = hashlib.sha256("".join([*_COMPILER, *read]).encode()).hexdigest()[:12]
+    return cached(f"release-mypyc-{version}-{digest}", f"installing mypy for Python {version}", make)
 
 
 def _headers() -> Path:
@@ -109,16 +148,14 @@ def _headers() -> Path:
     return cached(f"python-headers-{digest}", "fetching headers of Python", fetch)
 
 
-def _compile(
-    build: Build, extensions: list[Extension], version: str, machine: str, headers: Path, tools: Path
-) -> dict[str, bytes]:
-    runtime = run(ROOT, sys.executable, "-c", "import mypyc; print(mypyc.__path__[0])").strip()
+def _compile(build: Build, written: _Written, machine: str, headers: Path, tools: Path) -> dict[str, bytes]:
+    version = written.version
     suffix = f".cpython-{version.replace('.', '')}-{machine}-linux-gnu.so"
     place = build.scratch / f"{version}-{machine}"
     target = ("-target", f"{machine}-linux-gnu.{_C_LIBRARY}")
-    includes = ("-I", headers / f"python{version}", "-I", f"{runtime}/lib-rt", "-I", "build/release/c")
+    includes = [f"-I{path}" for path in (headers / f"python{version}", *written.includes)]
     found = {}
-    for extension in extensions:
+    for extension in written.extensions:
         name = extension.name.replace(".", "/") + suffix
         path = place / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -110,7 +110,7 @@ Place = LocalPython | DebianHost
 def places() -> Iterator[Place]:
     """All that this machine can have."""
     for version in PYTHONS:
-        if program := _program(version):
+        if program := program_of(version):
             yield LocalPython(version, program)
     if not why_no_hosts():
         for machine in ARCHITECTURES:
@@ -128,7 +128,7 @@ def _emulates(machine: str) -> bool:
     return Path(f"/proc/sys/fs/binfmt_misc/qemu-{machine}").exists()
 
 
-def _program(version: str) -> str | None:
+def program_of(version: str) -> str | None:
     """A Python with venv, on the path or of pyenv."""
     for candidate in (
         f"python{version}",
