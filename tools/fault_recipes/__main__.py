@@ -115,8 +115,11 @@ def run_cell(brokers: Brokers, recipe: str, command: tuple[list[str], list[str]]
         finally:
             broker.close()
     hung = process.returncode < 0  # as it was killed above
-    hits = Counter(f"{hit['kind']} hits {hit['api']} v{hit['version']}, client {hit['client_id']!r}" for hit in history)
-    seen = [f"{count} × {text}" for text, count in list(hits.items())[:_SHOWN_FAULTS]]
+    hits: dict[str, list[str]] = {}
+    for hit in history:
+        text = f"{hit['kind']} hits {hit['api']} v{hit['version']} of client {hit['client_id']!r}"
+        hits.setdefault(text, []).append(f"{hit['after_ms'] / 1000:.1f}")
+    seen = [f"{text}, after {', '.join(times[:_SHOWN_FAULTS])} s" for text, times in hits.items()]
     if process.returncode != 0:
         end = f"had not ended after {limit_s + _OVERTIME_S[role]:.0f} s" if hung else "ended with an error"
         return f"**{end}**", seen + said.splitlines()[-40:]
