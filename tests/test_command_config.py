@@ -19,7 +19,7 @@ _FILE_OF: Final = {
     "--telemetry": "--telemetry-config",
 }
 """The file of each option that names a cluster."""
-_NO_BROKERS: Final = {"--zookeeper", "--listen", "--metrics", "--broker-metrics"}
+_NO_BROKERS: Final = {"--zookeeper", "--listen", "--faults-listen", "--metrics", "--broker-metrics"}
 _FIND_A_FOLDER: Final = {
     "monitor export", "monitor attach", "monitor user add", "monitor user list", "monitor user remove",
 }  # fmt: skip

@@ -165,7 +165,9 @@ def test_nothing_is_left_of_a_run_that_is_ended(
             time.sleep(600)
         """
     )
-    with subprocess.Popen([*COMMAND, "-s"], stdout=subprocess.PIPE, cwd=pytester.path, text=True) as tests:
+    # What a shell starts in the background ignores SIGINT, and so does all that it starts.
+    command = ("env", "--default-signal=INT", *COMMAND, "-s")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=pytester.path, text=True) as tests:
         assert tests.stdout is not None
         while "it runs" not in (line := tests.stdout.readline()):
             assert line

@@ -160,7 +160,7 @@ def test_bytes(broker: RunningBroker, faults: Faults) -> None:
     assert count_of_answers(twice) >= 1
     faults.set(a_rule("slow_bytes", "Metadata", bytes_per_s=2000))
     assert count_of_answers(exchange(broker, metadata)) == 1
-    faults.set(a_rule("swap_answers", "Metadata"))
+    faults.set(a_rule("swap_answers", "Metadata", wait_ms=60_000))
     # The first answer that comes is that of ApiVersions, which has its correlation id.
     versions = API_NAMES["ApiVersions"]
     second = bytearray(sample_frame(versions, 0))
