@@ -32,7 +32,7 @@ quickstart: setup ## Benchmark the embedded broker with Spark and write an HTML 
 .PHONY: test
 # Tests wait for processes, so that cores are left for lint and types. What these say is whole, and comes last.
 BESIDE := results/lint-and-types.log
-test: setup-dev ## Lint, types and every test that is not slow: what a change must pass, at most 8 minutes
+test: setup-dev ## Lint, types and every test that is not slow: what a change must pass (a quarter of an hour on two cores)
 	@mkdir -p results
 	@printf '#### make test: tests, with lint and types beside them\n'
 	@nice $(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync lint types > $(BESIDE) 2>&1 & beside=$$!; status=0; \

@@ -91,11 +91,12 @@ def main(
         for path in files:
             write_bill(Path(shutil.copy(path, out)), _digest(path), build)
     chosen = _places(tests)
+    untested = "not tested" if tests is Tests.NONE else "not tested: no such Python or processor here"
     rows, failed = [], False
     for kind, paths in made.items():
         for path in (out / path.name for path in paths):
             try:
-                seen = kind.test(path, chosen) or ["built, not run: no such Python or processor here"]
+                seen = kind.test(path, chosen) or [untested]
             except UsageError as error:
                 seen, failed = [f"FAILED: {error}"], True
             rows.append((path, seen))
