@@ -76,6 +76,7 @@ def main(
     out: Annotated[Path, typer.Option(metavar="DIRECTORY", help="Where files go.")] = ROOT / "dist",
 ) -> None:
     """Build, compare two builds, test, and print a table."""
+    out = out.resolve()  # Files are tried out from other folders.
     wanted = {each.value for each in only or Only}
     kinds = [kind for kind in KINDS if kind.name in wanted or (kind.name == "wheel" and "compiled" in wanted)]
     with clean_build() as build, clean_build() as again:
