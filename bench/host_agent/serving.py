@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import signal
 import socket
@@ -16,6 +15,7 @@ from typing import Final
 
 from highwater.bench.host_agent.collecting import AgentSettings, HostReaderForAgent
 from highwater.bench.host_agent.exposition import metrics_text
+from highwater.common.bounded_http import is_loopback
 from highwater.common.errors import UsageError
 from highwater.common.http_endpoint import HttpEndpoint, Page
 from highwater.common.log_lines import log_to_standard_error
@@ -50,7 +50,7 @@ def access_of(
     host, port = _address(listen)
     token = _token(token_file, environment)
     tls = _tls(tls_certificate, tls_key)
-    if not _is_loopback(host):
+    if not is_loopback(host):
         missing = [
             what
             for what, is_there in (
@@ -110,15 +110,6 @@ def _address(text: str) -> tuple[str, int]:
 
 def _shown(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _token(file: Path | None, environment: Mapping[str, str]) -> str | None:
