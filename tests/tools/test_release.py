@@ -13,7 +13,7 @@ import pytest
 from tools.release import __main__ as release
 from tools.release import compiled
 from tools.release.archives import read_wheel, rewrite_tar, write_wheel
-from tools.release.bill import installed_with
+from tools.release.pins import installed_with
 from tools.release.places import DebianHost, LocalPython, Place, fitting
 
 ROOT = Path(__file__).parents[2]

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tomllib
 import uuid
-from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
-from tools.release.building import ROOT, Build, release_tools
+from tools.release.building import Build, release_tools
+from tools.release.pins import installed_with
 
 
 def write_bill(artefact: Path, digest: str, build: Build) -> Path:
-    """Write it beside the artefact. The versions are those of constraints.txt, with which the tests pass."""
+    """Write it beside the artefact. The versions are those with which the tests pass."""
     sys.path.append(str(release_tools()))
     from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.bom import Bom, BomMetaData
@@ -52,20 +47,3 @@ def write_bill(artefact: Path, digest: str, build: Build) -> Path:
     text = make_outputter(bill, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=1)
     path.write_text(text + "\n", "utf-8")
     return path
-
-
-def installed_with(requirements: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Name and version of what these need on Linux, directly or not."""
-    constraints = (ROOT / "constraints.txt").read_text("utf-8")
-    versions = {
-        canonicalize_name(name): version for name, version in re.findall(r"^([\w.-]+)==(\S+)", constraints, re.M)
-    }
-    waiting, seen = [Requirement(text) for text in requirements], set()
-    while waiting:
-        wanted = waiting.pop()
-        name = canonicalize_name(wanted.name)
-        if name in seen or (wanted.marker is not None and not wanted.marker.evaluate({"extra": ""})):
-            continue
-        seen.add(name)
-        yield name, versions[name]
-        waiting += map(Requirement, metadata.requires(name) or ())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import runpy
 import sys
 import tomllib
@@ -19,14 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from packaging.utils import canonicalize_name
-
 from highwater.bench.maven import check_files, maven, read_table
 from highwater.bench.user_cache import cached
 from highwater.bench.user_cache import run_step as run_of_maven
 from tools.release.archives import read_wheel, write_wheel
-from tools.release.bill import installed_with
 from tools.release.building import ROOT, Build, release_tools, run
+from tools.release.pins import installed_with, pinned
 from tools.release.places import program_of
 
 TABLE: Final = ROOT / "tools/release/cpython.sha256"
@@ -112,12 +109,9 @@ def _with_mypyc(version: str, program: str) -> Path:
 
     def hashed(directory: Path) -> Path:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-        names = {name for name, _ in installed_with([*project["dependencies"], *_COMPILER])}
-        entries = re.findall(
-            r"^([\w.-]+)(==.*?(?:\\\n.*?)*)$", (ROOT / "requirements/dev.txt").read_text("utf-8"), re.M
-        )
+        names = (name for name, _ in installed_with([*project["dependencies"], *_COMPILER]))
         path = directory / "needed.txt"
-        path.write_text("".join(f"{name}{rest}\n" for name, rest in entries if canonicalize_name(name) in names))
+        path.write_text(pinned(names, ROOT / "requirements/dev.txt"))
         return path
 
     read = [(ROOT / name).read_text("utf-8") for name in ("pyproject.toml", "requirements/dev.txt")]

@@ -97,14 +97,18 @@ class DebianHost:
 
     def _fetch(self, artefact: Path, directory: Path) -> None:
         """All that the artefact needs, as pip in that Debian would choose it."""
-        tags = [f"manylinux_2_{minor}_{self.machine}" for minor in (36, 34, 31, 28, 24, 17)]
-        platforms = [option for tag in (*tags, f"manylinux2014_{self.machine}") for option in ("--platform", tag)]
-        chosen = ("--python-version", self.version, "--only-binary", ":all:", *platforms)
         pip = (sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check")
-        run(directory.parent, *pip, *chosen, "--dest", directory, artefact)
+        run(directory.parent, *pip, *platform_options(self.version, self.machine), "--dest", directory, artefact)
 
 
 Place = LocalPython | DebianHost
+
+
+def platform_options(python_version: str, machine: str) -> list[str]:
+    """pip's options to choose wheels for another Python and processor than those that run it, on Debian 12 or newer."""
+    tags = [f"manylinux_2_{minor}_{machine}" for minor in (36, 34, 31, 28, 24, 17)]
+    platforms = [option for tag in (*tags, f"manylinux2014_{machine}") for option in ("--platform", tag)]
+    return ["--python-version", python_version, "--only-binary", ":all:", *platforms]
 
 
 def places() -> Iterator[Place]:
