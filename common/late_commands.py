@@ -57,13 +57,20 @@ class LateGroup(TyperGroup):
         return super().get_command(ctx, cmd_name) if late is None else late.command(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        TyperGroup(
+        self._as_listed().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        listed = self._as_listed()
+        return listed.shell_complete(typer.Context(listed, parent=ctx.parent), incomplete)
+
+    def _as_listed(self) -> TyperGroup:
+        return TyperGroup(
             name=self.name,
             help=self.help,
             params=self.params,
             commands=dict(self.commands),
             rich_markup_mode=self.rich_markup_mode,
-        ).format_help(ctx, formatter)
+        )
 
 
 def late_app(commands: Mapping[str, Late], **settings: Any) -> typer.Typer:

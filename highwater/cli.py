@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 from typer.exceptions import TyperException
 
+from highwater.common.completion import VARIABLE, answer_shells
 from highwater.common.late_commands import Late, late_app
 from highwater.common.plain_help import show_plain_help
 from highwater.common.plain_letters import show_all
@@ -87,6 +88,10 @@ ROOMS: Final = {
         f"{_STUDIES}.capture:app",
         "Capture what a topic's load is like, without a byte of its records, and replay it.",
     ),
+    "completion": Late(
+        "highwater.common.completion:completion",
+        "Print the script that completes commands, options and values in a shell.",
+    ),
     "monitor": Late("highwater.monitor.cli:app", "See what a cluster does, what it did, and what is wrong."),
     "pipeline": Late("highwater.pipeline.cli:app", "Streams over topics, on Spark."),
     "plan": Late(
@@ -140,6 +145,7 @@ app = late_app(
     name="highwater",
     help="Benchmark, run and monitor Kafka-compatible brokers, and tune their hosts.",
     pretty_exceptions_enable=False,
+    add_completion=False,
 )
 
 
@@ -170,8 +176,9 @@ def main() -> None:
     show_plain_help()
     # kio imports hypothesis where it is installed, as developers have it: a fifth of a second of each broker of a test.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
+    answer_shells()
     try:
-        status = app(standalone_mode=False)
+        status = app(standalone_mode=False, complete_var=VARIABLE)
     except typer.Abort:
         status = 130
     except TyperException as error:

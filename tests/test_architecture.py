@@ -29,7 +29,14 @@ PACKAGE = "highwater"
 FRONT_DOOR = "highwater/cli.py"
 LONGEST_SENTENCE = 100
 # These modules of `common` need typer and rich, which commands have.
-FOR_COMMANDS_ALONE = ("figure_table.py", "late_commands.py", "plain_help.py", "plain_values.py", "spark_session.py")
+FOR_COMMANDS_ALONE = (
+    "completion.py",
+    "figure_table.py",
+    "late_commands.py",
+    "plain_help.py",
+    "plain_values.py",
+    "spark_session.py",
+)
 WITHOUT_COMMANDS = ("admin", "common", "drawing", "kafka", "results", "studies", "testing")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -54,6 +61,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # A monitor knows a cluster by its protocol, and plans moves as the command does.
     "monitor": ("admin", "common", "drawing", "kafka", "results"),
     FRONT_DOOR: (
+        "common.completion",
         "common.distribution",
         "common.extras",
         "common.late_commands",
