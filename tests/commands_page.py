@@ -34,10 +34,10 @@ def page() -> str:
     found: dict[str, Any] = {name: root.get_command(context, name) for name in root.list_commands(context)}
     lines = [HEAD, "| command | what it does |", "|---|---|"]
     lines += [
-        f"| [`highwater {name}`](#highwater-{name}) | {_cell(_paragraphs(each)[0])} |" for name, each in found.items()
+        f"| [`highwater {name}`](#highwater-{name}) | {_cell(paragraphs(each)[0])} |" for name, each in found.items()
     ]
     lines += ["", "## Exit codes", "", "| code | meaning |", "|---|---|"]
-    lines += [f"| {code} | {_cell(' '.join(meanings))} |" for code, meanings in _exit_codes().items()]
+    lines += [f"| {code} | {_cell(' '.join(meanings))} |" for code, meanings in exit_codes().items()]
     for name, command in found.items():
         lines += _of_command(command, typer.Context(command, info_name=name, parent=context), "##")
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
@@ -45,10 +45,10 @@ def page() -> str:
 
 def _of_command(command: Any, context: typer.Context, level: str) -> Iterator[str]:
     yield from ("", f"{level} {context.command_path}", "")
-    yield from ("\n\n".join(_plain(each) for each in _paragraphs(command)), "")
-    parameters = [each for each in command.params if not getattr(each, "hidden", False)]
+    yield from ("\n\n".join(_plain(each) for each in paragraphs(command)), "")
+    parameters = shown(command)
     if not isinstance(command, TyperGroup):
-        needed = [_names(each, context) for each in parameters if each.required or each.param_type_name == "argument"]
+        needed = [names(each, context) for each in parameters if each.required or each.param_type_name == "argument"]
         yield f"`{' '.join([context.command_path, *(each.strip('`') for each in needed), '[OPTIONS]'])}`"
     if parameters:
         yield from ("", "| argument or option | default | what it is |", "|---|---|---|")
@@ -59,39 +59,48 @@ def _of_command(command: Any, context: typer.Context, level: str) -> Iterator[st
             yield from _of_command(below, typer.Context(below, info_name=name, parent=context), "###")
 
 
+def shown(command: Any) -> list[Any]:
+    """The arguments and options that help shows, but for --help."""
+    return [each for each in command.params if not getattr(each, "hidden", False)]
+
+
+def bounds(parameter: Any) -> str:
+    """The least and the most value in parentheses; empty if there are none."""
+    words = (("at least", parameter.min), ("at most", parameter.max))
+    said = ", ".join(f"{word} {bound}" for word, bound in words if bound is not None)
+    return f"({said})" if said else ""
+
+
 def _row(parameter: Any, context: typer.Context) -> str:
-    says = [parameter.help or ""]
-    if parameter.min is not None or parameter.max is not None:
-        bounds = (("at least", parameter.min), ("at most", parameter.max))
-        says.append(f"({', '.join(f'{word} {bound}' for word, bound in bounds if bound is not None)})")
+    says = [parameter.help or "", bounds(parameter)]
     assert not getattr(parameter, "multiple", False) or "may be repeated" in says[0], (
         f"{parameter.opts} may be repeated"
     )
-    return f"| {_cell(_names(parameter, context))} | {_cell(_default(parameter))} | {_cell(_plain(' '.join(says)))} |"
+    return f"| {_cell(names(parameter, context))} | {_cell(default(parameter))} | {_cell(_plain(' '.join(says)))} |"
 
 
-def _names(parameter: Any, context: typer.Context) -> str:
+def names(parameter: Any, context: typer.Context) -> str:
     if parameter.param_type_name == "argument":
         name = parameter.metavar or parameter.name.upper()
         name += "…" if parameter.nargs == -1 and not name.endswith(("…", "...")) else ""
         return f"`{name}`" if parameter.required else f"`[{name}]`"
-    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    listed = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
     value = parameter.metavar or parameter.display_type(context).replace(" range", "")
-    return names if parameter.is_flag else f"{names[:-1]} {value}`"
+    return listed if parameter.is_flag else f"{listed[:-1]} {value}`"
 
 
-def _default(parameter: Any) -> str:
+def default(parameter: Any) -> str:
     if parameter.required:
         return "required"
     if isinstance(parameter.show_default, str):
         return parameter.show_default
-    default = parameter.default
-    if default is None or default is False or default in ("", (), []):
+    value = parameter.default
+    if value is None or value is False or value in ("", (), []):
         return ""
-    return f"`{default.value if isinstance(default, Enum) else default}`"
+    return f"`{value.value if isinstance(value, Enum) else value}`"
 
 
-def _paragraphs(command: Any) -> list[str]:
+def paragraphs(command: Any) -> list[str]:
     return [" ".join(each.split()) for each in (command.help or "").split("\n\n")]
 
 
@@ -104,7 +113,7 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("|", r"\|").split())
 
 
-def _exit_codes() -> dict[int, list[str]]:
+def exit_codes() -> dict[int, list[str]]:
     """Return each code with the first paragraph of each of its meanings, in the order of the file."""
     text = (ROOT / "common/exit_codes.py").read_text("utf-8")
     meanings: dict[int, list[str]] = {}
