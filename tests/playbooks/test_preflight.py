@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from playbooks.filter_plugins.highwater import clusters
+from playbooks.filter_plugins.highwater_controller import controller_faults
 from playbooks.filter_plugins.highwater_monitor import instances as monitors
 from playbooks.filter_plugins.highwater_preflight import (
     clock_faults,
@@ -23,6 +24,7 @@ from playbooks.filter_plugins.highwater_preflight import (
 )
 from tests.playbooks.playing import play, run, succeeded
 
+ROOT = Path(__file__).parents[2]
 SSD = {"device": "/dev/disk/by-id/x", "mount_point": "/data/ssd1", "medium": "ssd"}
 
 
@@ -279,6 +281,29 @@ def test_racks_that_do_not_keep_copies_on_different_hosts_are_told() -> None:
 def test_groups_that_do_not_fit(groups: dict[str, list[str]], fault: str) -> None:
     (told,) = faults_of(three(), {**GROUPS, **groups})
     assert told.startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("variables", "groups", "lacking", "found"),
+    [
+        ({}, {"zookeeper": ["n"]}, "kazoo", "kazoo"),
+        ({}, {"zookeeper": ["n"]}, "highwater", ""),
+        ({"cluster_security": "tls"}, {"zookeeper": ["n"]}, "highwater", "highwater"),
+        ({"zookeeper_verify_from_controller": False}, {"zookeeper": ["n"]}, "kazoo", ""),
+        ({}, {"reference_kafka": ["n"]}, "numpy", "numpy"),
+        ({"reference_kafka_source": "tarball_url"}, {"reference_kafka": ["n"]}, "highwater", ""),
+        ({}, {"brokers": ["n"]}, "kazoo", ""),
+    ],
+)
+def test_a_package_that_the_controller_lacks_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, Any], groups: dict[str, list[str]], lacking: str, found: str
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == lacking else object())
+    faults = controller_faults({"n": variables}, groups)
+    assert [each.split(", needed by")[0] for each in faults] == (
+        [f"controller: {sys.executable} lacks {found}"] if found else []
+    )
+    assert all(each.endswith(f"{sys.executable} -m pip install '{ROOT}[provision]'") for each in faults)
 
 
 def test_a_clock_that_is_away_from_the_others() -> None:

@@ -21,7 +21,7 @@ def main() -> str:
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
     except ImportError:
-        return "this Python lacks kazoo: pip install kazoo, or set zookeeper_verify_from_controller to false"
+        return "this Python lacks kazoo: pip install highwater-kafka, or set zookeeper_verify_from_controller to false"
     given = json.load(sys.stdin)
     refusals: list[str] = []
 
@@ -35,7 +35,9 @@ def main() -> str:
     try:
         writer = client(first)
     except ImportError:
-        return "this Python lacks highwater: pip install -e CLONE, or set zookeeper_verify_from_controller to false"
+        return (
+            "this Python lacks highwater: pip install highwater-kafka, or set zookeeper_verify_from_controller to false"
+        )
     try:
         writer.start(_WITHIN_SECONDS)
         writer.create(path, written, ephemeral=True)
