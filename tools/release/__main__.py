@@ -23,6 +23,7 @@ from highwater.common.units import size_text
 from tools.release import compiled
 from tools.release.bill import write_bill
 from tools.release.building import ROOT, Build, clean_build
+from tools.release.collection import collection, try_collection
 from tools.release.places import LocalPython, Place, fitting, places, try_everywhere, why_no_hosts
 from tools.release.wheels import pure_wheel, source_distribution
 
@@ -49,6 +50,7 @@ KINDS: Final = (
     Kind("sdist", source_distribution, _try_source),
     Kind("wheel", pure_wheel, _try_wheel),
     Kind("compiled", compiled.compiled_wheels, _try_wheel),
+    Kind("collection", collection, try_collection),
 )
 
 
@@ -58,6 +60,7 @@ class Only(StrEnum):
     SDIST = "sdist"
     WHEEL = "wheel"
     COMPILED = "compiled"
+    COLLECTION = "collection"
 
 
 class Tests(StrEnum):

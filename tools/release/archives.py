@@ -9,7 +9,7 @@ import io
 import tarfile
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 _MODE = 0o644
@@ -44,14 +44,28 @@ def _urlsafe(digest: bytes) -> str:
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def rewrite_tar(path: Path, epoch_s: int) -> None:
-    """Write a .tar.gz anew, so that nothing of this machine is in it."""
+def rewrite_tar(
+    path: Path, epoch_s: int, change: Callable[[Mapping[str, bytes]], Mapping[str, bytes]] = lambda _: {}
+) -> None:
+    """Write a .tar.gz anew, so that nothing of this machine is in it.
+
+    change: gets the files by name, and returns those that get another content.
+    """
     packed = io.BytesIO()
     with tarfile.open(path) as old, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as new:
+        # In the order of the archive, as going back in it is to unpack it anew.
+        files = {member.name: _content(old, member) for member in old.getmembers() if member.isfile()}
+        files.update(change(files))
         for member in sorted(old.getmembers(), key=lambda member: member.name):
             entry = tarfile.TarInfo(member.name)
-            entry.type, entry.size, entry.mtime = member.type, member.size, epoch_s
+            entry.type, entry.linkname, entry.mtime = member.type, member.linkname, epoch_s
+            entry.size = len(files.get(member.name, b""))
             entry.mode = 0o755 if member.isdir() else _MODE
-            new.addfile(entry, old.extractfile(member) if member.isfile() else None)
+            new.addfile(entry, io.BytesIO(files[member.name]) if member.isfile() else None)
     with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=epoch_s) as compressed:
         compressed.write(packed.getvalue())
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(member)
+    return file.read() if file else b""
