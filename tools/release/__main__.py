@@ -20,21 +20,27 @@ import typer
 
 from highwater.common.errors import UsageError
 from highwater.common.units import size_text
-from tools.release import compiled
+from tools.release import compiled, image
 from tools.release.bill import write_bill
 from tools.release.building import ROOT, Build, clean_build
 from tools.release.collection import collection, try_collection
+from tools.release.debian import SystemPackage
 from tools.release.places import LocalPython, Place, fitting, places, try_everywhere, why_no_hosts
 from tools.release.wheels import pure_wheel, source_distribution
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """build: writes files into Build.out, after the kinds before it. test: what was seen of one file, by line."""
+    """build: writes files into Build.out, after the kinds that it needs. test: what was seen of one file, by line.
+
+    system: Debian's packages in a file.
+    """
 
     name: str
     build: Callable[[Build], list[Path]]
     test: Callable[[Path, tuple[Place, ...]], list[str]]
+    needs: tuple[str, ...] = ()
+    system: Callable[[Path], Iterable[SystemPackage]] = lambda path: ()
 
 
 def _try_wheel(artefact: Path, chosen: tuple[Place, ...]) -> list[str]:
@@ -49,7 +55,8 @@ def _try_source(artefact: Path, chosen: tuple[Place, ...]) -> list[str]:
 KINDS: Final = (
     Kind("sdist", source_distribution, _try_source),
     Kind("wheel", pure_wheel, _try_wheel),
-    Kind("compiled", compiled.compiled_wheels, _try_wheel),
+    Kind("compiled", compiled.compiled_wheels, _try_wheel, needs=("wheel",)),
+    Kind("image", image.images, image.try_image, needs=("wheel", "compiled"), system=image.packages_in),
     Kind("collection", collection, try_collection),
 )
 
@@ -60,6 +67,7 @@ class Only(StrEnum):
     SDIST = "sdist"
     WHEEL = "wheel"
     COMPILED = "compiled"
+    IMAGE = "image"
     COLLECTION = "collection"
 
 
@@ -81,7 +89,8 @@ def main(
     """Build, compare two builds, test, and print a table."""
     out = out.resolve()  # Files are tried out from other folders.
     wanted = {each.value for each in only or Only}
-    kinds = [kind for kind in KINDS if kind.name in wanted or (kind.name == "wheel" and "compiled" in wanted)]
+    wanted |= {name for kind in KINDS if kind.name in wanted for name in kind.needs}
+    kinds = [kind for kind in KINDS if kind.name in wanted]
     with clean_build() as build, clean_build() as again:
         missing: list[str] = []
         made = {kind: _built(kind, build, missing) for kind in kinds}
@@ -92,8 +101,9 @@ def main(
         if unlike:
             _end(1, f"two builds differ: {', '.join(unlike)}")
         out.mkdir(parents=True, exist_ok=True)
-        for path in files:
-            write_bill(Path(shutil.copy(path, out)), _digest(path), build)
+        for kind, paths in made.items():
+            for path in paths:
+                write_bill(Path(shutil.copy(path, out)), _digest(path), build, kind.system(path))
     chosen = _places(tests)
     untested = "not tested" if tests is Tests.NONE else "not tested: no such Python or processor here"
     rows, failed = [], False

@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 import tomllib
 import uuid
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tools.release.building import Build, release_tools
+from tools.release.debian import SystemPackage
 from tools.release.pins import installed_with
 
 
-def write_bill(artefact: Path, digest: str, build: Build) -> Path:
-    """Write it beside the artefact. The versions are those with which the tests pass."""
+def write_bill(artefact: Path, digest: str, build: Build, system: Iterable[SystemPackage] = ()) -> Path:
+    """Write it beside the artefact. The versions are those with which the tests pass. system: what else is in it."""
     sys.path.append(str(release_tools()))
     from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.bom import Bom, BomMetaData
@@ -41,6 +43,17 @@ def write_bill(artefact: Path, digest: str, build: Build) -> Path:
     for name, version in installed_with(project["dependencies"]):
         locator = PackageURL("pypi", None, name, version)
         needed = Component(name=name, version=version, type=ComponentType.LIBRARY, purl=locator, bom_ref=str(locator))
+        bill.components.add(needed)
+        bill.register_dependency(ours, [needed])
+    for package in system:
+        locator = PackageURL("deb", "debian", package.name, package.version, {"arch": package.architecture})
+        needed = Component(
+            name=package.name,
+            version=package.version,
+            type=ComponentType.LIBRARY,
+            purl=locator,
+            bom_ref=str(locator),
+        )
         bill.components.add(needed)
         bill.register_dependency(ours, [needed])
     path = artefact.with_name(f"{artefact.name}.cdx.json")

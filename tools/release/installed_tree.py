@@ -27,6 +27,8 @@ exec "$(dirname "$(readlink -f "$0")")/python" -P -m highwater "$@"
 """
 # pip's own notes: with paths of this machine, and with lists of files that are not all kept.
 _OF_PIP: Final = frozenset({"INSTALLER", "RECORD", "REQUESTED", "direct_url.json"})
+# Hundreds of languages, none of which a host highlights: a tenth of all byte code.
+_UNUSED: Final = "/pygments/lexers/"
 _SOURCES: Final = frozenset({".c", ".cpp", ".h", ".hpp", ".pxd", ".pxi", ".pyi", ".pyx"})
 
 
@@ -37,9 +39,7 @@ def installed_tree(
 
     Takes the compiled wheel of `build.out` for that Python and processor, or the pure one. The same bytes each time.
     """
-    python = program_of(python_version)
-    if python is None:
-        raise UsageError(f"no Python {python_version} here, which writes the byte code for hosts with that version")
+    _compiler(python_version)
     packages = directory / f"lib/python{python_version}/site-packages"
     packages.mkdir(parents=True)
     target = {
@@ -57,11 +57,24 @@ def installed_tree(
     build.run(*pip, "--no-index", _wheel(build, python_version, machine))
     _leave_out(packages)
     _strip(packages)
-    # No time is in such byte code, so that the bytes are the same, and nobody has to write it at the first start.
-    run(packages, python, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", ".", PYTHONHASHSEED="0")
+    write_byte_code(packages, python_version)
     _add_programs(directory, python_version)
     _settle(directory, build.epoch_s)
     return directory
+
+
+def write_byte_code(directory: Path, python_version: str) -> None:
+    """Compile all below it for that Python. No time is in such byte code, so that it is the same bytes each time."""
+    options = ("-q", "--invalidation-mode", "unchecked-hash", "-x", _UNUSED)
+    # With -P, as this Python would import what is compiled, and so write byte code of its own.
+    run(directory, _compiler(python_version), "-P", "-m", "compileall", *options, ".", PYTHONHASHSEED="0")
+
+
+def _compiler(python_version: str) -> str:
+    found = program_of(python_version)
+    if found is None:
+        raise UsageError(f"no Python {python_version} here, which writes the byte code for hosts with that version")
+    return found
 
 
 def _requirements(build: Build, extras: tuple[str, ...]) -> list[str]:

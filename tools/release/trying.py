@@ -63,7 +63,11 @@ def exchange(address: str) -> None:
     producer.produce("tried", b"value", b"key", on_delivery=lambda fault, _: faults.append(fault) if fault else None)
     if producer.flush(DEADLINE_S) or faults:
         sys.exit(f"the record was not taken: {faults}")
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "tried", "auto.offset.reset": "earliest"})
+    fetch(address)
+
+
+def fetch(address: str, group: str = "tried") -> None:
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"})
     consumer.subscribe(["tried"])
     until = time.monotonic() + DEADLINE_S
     found = None
