@@ -24,7 +24,7 @@ from highwater.bench.user_cache import run_step as run_of_maven
 from tools.release.archives import read_wheel, write_wheel
 from tools.release.building import ROOT, Build, release_tools, run
 from tools.release.pins import installed_with, pinned
-from tools.release.places import program_of
+from tools.release.places import program_of, program_of_debian
 
 TABLE: Final = ROOT / "tools/release/cpython.sha256"
 MACHINES: Final = ("x86_64", "aarch64")
@@ -63,8 +63,12 @@ def versions() -> list[str]:
 
 def left_out() -> str:
     """The versions for which this machine writes no C; empty if there are none."""
-    missing = [version for version in versions() if program_of(version) is None]
+    missing = [version for version in versions() if _program(version) is None]
     return f"compiled wheels for Python {', '.join(missing)}: there is no such Python here" if missing else ""
+
+
+def _program(version: str) -> str | None:
+    return program_of(version) or program_of_debian(version)
 
 
 def compiled_wheels(build: Build) -> list[Path]:
@@ -76,7 +80,7 @@ def compiled_wheels(build: Build) -> list[Path]:
     def wheel(written: _Written, machine: str) -> Path:
         return _assemble(build, files, _compile(build, written, machine, headers, tools), written.version, machine)
 
-    programs = {version: program for version in versions() if (program := program_of(version))}
+    programs = {version: program for version in versions() if (program := _program(version))}
     # One after the other, and before compilers run: each imports mypy.
     written = [_write_c(build, version, program) for version, program in programs.items()]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -87,25 +91,25 @@ def compiled_wheels(build: Build) -> list[Path]:
 def _write_c(build: Build, version: str, program: str) -> _Written:
     modules = runpy.run_path(str(build.source / "broker/server/compiled.py"))["MODULES"]
     paths = [f"{name.replace('.', '/')}.py" for name in modules]
-    python = _with_mypyc(version, program) / "bin/python"
+    mypyc = _mypyc(version, program)
     # Relative, as its path is in the C.
     folder = f"build/release-{version}"
-    lines = build.run(python, "-c", _WRITE_C, folder, *paths).splitlines()
+    lines = build.run(program, "-c", _WRITE_C, folder, *paths, PYTHONPATH=str(mypyc)).splitlines()
     found = [line.split() for line in lines if line.startswith(("runtime ", "extension "))]
     extensions = [Extension(name, tuple(sources)) for kind, name, *sources in found if kind == "extension"]
     (runtime,) = (path for kind, path, *_ in found if kind == "runtime")
     return _Written(version, extensions, (Path(runtime), Path(folder, "c")))
 
 
-def _with_mypyc(version: str, program: str) -> Path:
-    """An environment with mypy and what the modules import, as mypyc reads types there; only pinned files."""
+def _mypyc(version: str, program: str) -> Path:
+    """The folder of mypy and what the modules import, as mypyc reads types there; only pinned files."""
 
     def make(directory: Path) -> None:
-        run(directory, program, "-m", "venv", directory)
-        pip = (directory / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        pinned = ("--require-hashes", "--only-binary", ":all:", "--requirement")
-        for listed in (ROOT / "requirements/tools.txt", hashed(directory)):
-            run(directory, *pip, *pinned, listed)
+        pip = (program, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore")
+        strictly = ("--require-hashes", "--only-binary", ":all:", "--target", directory)
+        # mypycify is an extension of setuptools, which is among the tools.
+        listed = ("--requirement", ROOT / "requirements/tools.txt", "--requirement", hashed(directory))
+        run(directory, *pip, *strictly, *listed)
 
     def hashed(directory: Path) -> Path:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -116,7 +120,7 @@ def _with_mypyc(version: str, program: str) -> Path:
 
     read = [(ROOT / name).read_text("utf-8") for name in ("pyproject.toml", "requirements/dev.txt")]
     digest = hashlib.sha256("".join([*_COMPILER, *read]).encode()).hexdigest()[:12]
-    return cached(f"release-mypyc-{version}-{digest}", f"installing mypy for Python {version}", make)
+    return cached(f"release-mypyc-folder-{version}-{digest}", f"installing mypy for Python {version}", make)
 
 
 def _headers() -> Path:

@@ -67,7 +67,7 @@ class DebianHost:
         return f"Debian {self.suite} {self.machine}{emulated}"
 
     def try_out(self, artefact: Path) -> str:
-        tree = cached(f"release-root-{self.suite}-{self.machine}", f"making {self.words}", self._make)
+        tree = self.tree
         with TemporaryDirectory(prefix="highwater-tried-") as name:
             place = Path(name)
             given = place / "given"
@@ -88,6 +88,10 @@ class DebianHost:
             alone = ("unshare", "--mount", "--pid", "--fork", "--net", "--propagation", "private")
             said = run(place, *alone, "sh", "-c", script, "sh", tree, inside)
             return said.strip().splitlines()[-1]
+
+    @property
+    def tree(self) -> Path:
+        return cached(f"release-root-{self.suite}-{self.machine}", f"making {self.words}", self._make)
 
     def _make(self, directory: Path) -> None:
         program = need("debootstrap", "debootstrap", "makes Debian's hosts")
@@ -144,6 +148,24 @@ def program_of(version: str) -> str | None:
         except (OSError, subprocess.CalledProcessError):
             continue
     return None
+
+
+def program_of_debian(version: str) -> str | None:
+    """The Python of a Debian that has this version, run here by the loader of that Debian, with pip."""
+    suite = next((suite for suite, its in SUITES.items() if its == version), None)
+    if suite is None or why_no_hosts():
+        return None
+    tree = DebianHost(suite, platform.machine()).tree
+    (pip,) = tree.glob("usr/share/python-wheels/pip-*.whl")
+    (loader,) = tree.glob("lib64/ld-linux-*.so.*")
+    program = tree / f"python{version}"
+    libraries = f"{tree}/usr/lib/{platform.machine()}-linux-gnu"
+    program.write_text(
+        f'#!/bin/sh\nPYTHONHOME={tree}/usr PYTHONPATH="$PYTHONPATH:{pip}" exec {loader} '
+        f'--library-path {libraries} --argv0 {program} {tree}/usr/bin/python{version} "$@"\n'
+    )
+    program.chmod(0o755)
+    return str(program)
 
 
 def fitting(wheel: str, place: Place) -> bool:
