@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import CharType, DecimalType, StructType, VarcharType
 
-from highwater.common.spark_master import is_in_one_process
 from highwater.pipeline.database.columns import STRING, Column
 from highwater.pipeline.sink.errors import TaskLostError, errors_of_job
-from highwater.pipeline.sink.grants import CHOICE, COMPUTED_AGAIN, GrantAddress, Grants, hosts_of
+from highwater.pipeline.sink.grants import CHOICE, COMPUTED_AGAIN, GrantAddress, Grants
+from highwater.pipeline.sink.session import hosts_of, runs_in_one_process, task_count
 
 _SCHEMA = "piece binary"
 
@@ -33,7 +33,7 @@ def arrow_pieces(frame: DataFrame) -> Iterator[pa.RecordBatch]:
     `toLocalIterator` alone makes an object of each value, and `toArrow` holds the whole batch. Raises TaskLostError if
     rows were computed again after the first ones were taken.
     """
-    if is_in_one_process(str(frame.sparkSession.sparkContext.master)):
+    if runs_in_one_process(frame.sparkSession):
         return _taken(frame.mapInArrow(_pack, _SCHEMA))
     return _taken_once(frame)
 
@@ -47,7 +47,7 @@ def _taken_once(frame: DataFrame) -> Iterator[pa.RecordBatch]:
     with Grants(*hosts_of(spark)) as grants:
         packed = frame.mapInArrow(_PackBefore(grants.address), _SCHEMA)
         with errors_of_job():
-            for piece in _taken(packed.repartition(max(1, spark.sparkContext.defaultParallelism))):
+            for piece in _taken(packed.repartition(task_count(spark))):
                 grants.end_choosing()
                 yield piece
 

@@ -30,6 +30,7 @@ class DatabaseSink:
         key: Sequence[str] = (),
         create: bool = False,
         first_batch: int = 0,
+        checkpoint: str = "",
     ) -> None:
         """Raises SettingsError. Nothing is connected yet.
 
@@ -38,11 +39,13 @@ class DatabaseSink:
         key: columns by which rows replace those of earlier batches; without it, rows are added.
         create: whether a missing table is created.
         first_batch: where a sink begins that is added to a running query.
+        checkpoint: the query's checkpointLocation, which a sink over Spark Connect needs.
         """
         if isinstance(key, str):
             raise SettingsError(f"key is a list of columns: write key=[{key!r}]")
         address = read_address(url)
         self.name = table if name is None else name
+        self._checkpoint = checkpoint
         self.row_count = 0
         """How many rows this object has written."""
         self._id = f"{address.shown}#{self.name}"
@@ -57,7 +60,7 @@ class DatabaseSink:
         Raises PipelineError, with nothing of the batch written. Spark then ends the query, and a restart runs the
         batch again.
         """
-        batch = batch_in_hand(frame, batch_id)
+        batch = batch_in_hand(frame, batch_id, self._checkpoint)
         _ONCE.check(self._id, batch)
         row_counts: list[int] = []
         self._writer.write(batch, columns_of(frame.schema), _counted(arrow_pieces(frame), row_counts))

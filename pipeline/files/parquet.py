@@ -51,11 +51,14 @@ class FilesError(PipelineError):
 class ParquetSink:
     """Each micro-batch exactly once as `query=<id>/batch=<id>/*.parquet` in a folder that all executors share."""
 
-    def __init__(self, directory: str | Path, *, compression: str = DEFAULT_CODEC, first_batch: int = 0) -> None:
+    def __init__(
+        self, directory: str | Path, *, compression: str = DEFAULT_CODEC, first_batch: int = 0, checkpoint: str = ""
+    ) -> None:
         """Raises SettingsError.
 
         compression: a codec of Parquet, such as zstd, snappy, gzip or none.
         first_batch: where a sink begins that is added to a running query.
+        checkpoint: the query's checkpointLocation, which a sink over Spark Connect needs.
         """
         self.row_count = 0
         """How many rows this object has written."""
@@ -63,6 +66,7 @@ class ParquetSink:
         check_codec(compression)
         self._compression = compression
         self._first_batch = first_batch
+        self._checkpoint = checkpoint
 
     def __repr__(self) -> str:
         return f"ParquetSink({self.directory})"
@@ -73,7 +77,7 @@ class ParquetSink:
         Raises PipelineError, with nothing of the batch to be seen. Spark then ends the query, and a restart runs the
         batch again.
         """
-        batch = batch_in_hand(frame, batch_id)
+        batch = batch_in_hand(frame, batch_id, self._checkpoint)
         _ONCE.check(str(self.directory), batch)
         row_count = 0
         with _plainly(self.directory), _locked(self.directory):

@@ -91,15 +91,16 @@ class RetryingSink:
         *,
         backoff: str | Backoff = ROCKETMQ_BACKOFF,
         levels_ms: Sequence[int] = ROCKETMQ_LEVELS_MS,
+        checkpoint: str = "",
     ) -> None:
-        """`options`, `transactional_id`: as of `TransactionalSink`. `handle` is pickled and runs in tasks.
+        """`options`, `transactional_id`, `checkpoint`: as of `TransactionalSink`. `handle` is pickled for tasks.
 
         Nothing is sent before the first batch. The topics of the group have to be there: `make_topics` makes them.
         """
         self._names = GroupTopics(topic, group)
         self.backoff = Backoff.parse(backoff) if isinstance(backoff, str) else backoff
         self._split = Split(self._names, handle, self.backoff, check_levels(levels_ms))
-        self._sink = TransactionalSink(options, transactional_id, marker_topic=topic)
+        self._sink = TransactionalSink(options, transactional_id, marker_topic=topic, checkpoint=checkpoint)
 
     @property
     def topics(self) -> str:

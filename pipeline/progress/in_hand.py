@@ -9,20 +9,27 @@ from pyspark.sql import DataFrame
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import BatchOf, ProgressError
+from highwater.pipeline.progress.in_checkpoint import batch_of_checkpoint
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 """The local property that Spark sets in the thread of a query (StreamExecution.QUERY_ID_KEY)."""
 
 
-def batch_in_hand(frame: DataFrame, batch_id: int) -> BatchOf:
+def batch_in_hand(frame: DataFrame, batch_id: int, checkpoint: str = "") -> BatchOf:
     """Return the batch that Spark gave to a function of foreachBatch, with the offsets of all its sources.
 
-    Raises SettingsError outside of foreachBatch, and under Spark Connect.
+    checkpoint: the query's, from which the batch is read over Spark Connect. Raises SettingsError outside of
+    foreachBatch, and over Spark Connect without a checkpoint.
     """
     # The session of the batch is a clone that does not know its queries; the state that all sessions share does.
     session = getattr(frame.sparkSession, "_jsparkSession", None)
     if session is None:
-        raise SettingsError("Spark Connect does not say which query runs: start the driver without it")
+        if not checkpoint:
+            raise SettingsError(
+                "Spark Connect does not say which query runs: give the sink checkpoint=, "
+                "the checkpointLocation of its query"
+            )
+        return batch_of_checkpoint(frame, batch_id, checkpoint)
     context = frame.sparkSession.sparkContext
     query_id = context.getLocalProperty(_QUERY_ID)
     if not query_id:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that PySpark's documentation uses
 
 from highwater.common.topic_partition import TopicPartition
@@ -30,9 +30,9 @@ from highwater.pipeline.sink import batch_tasks
 from highwater.pipeline.sink.batch_tasks import REPORT_SCHEMA, ChoosePartitions, TaskReport, WriteTask
 from highwater.pipeline.sink.columns import written_columns
 from highwater.pipeline.sink.errors import SinkError, TaskLostError, errors_of_job
-from highwater.pipeline.sink.grants import GrantAddress, Grants, hosts_of
+from highwater.pipeline.sink.grants import GrantAddress, Grants
 from highwater.pipeline.sink.options import AT_LEAST_ONCE, SinkOptions, read_sink_options
-from highwater.pipeline.sink.speculation import refuse_speculation
+from highwater.pipeline.sink.session import hosts_of, refuse_speculation, task_count
 from highwater.pipeline.sink.targets import partition_count
 
 TRIES: Final = 3
@@ -58,13 +58,14 @@ class TransactionalSink:
         *,
         marker_topic: str | None = None,
         first_batch: int = 0,
+        checkpoint: str = "",
     ) -> None:
         """Raises SettingsError. Nothing is sent before the first batch.
 
         options: those of the sink, such as kafka.bootstrap.servers; a text is these servers. transactional_id: no other
         sink may have it. topic: of all rows; without it each row has a column `topic`, and `marker_topic` names one
         topic, with which the marker is kept. first_batch: where a sink begins that is added to a running query, or
-        whose marker has expired.
+        whose marker has expired. checkpoint: the query's checkpointLocation, which a sink over Spark Connect needs.
         """
         given = {_SERVERS: options} if isinstance(options, str) else dict(options)
         if topic is not None:
@@ -81,6 +82,7 @@ class TransactionalSink:
             )
         self._transactional_id = transactional_id
         self._first_batch = first_batch
+        self._checkpoint = checkpoint
         servers = ",".join(f"{host}:{port}" for host, port in self._options.settings.bootstrap_servers)
         self._name = f"sink {transactional_id} at {servers}"
         self.row_count = 0
@@ -94,7 +96,7 @@ class TransactionalSink:
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write the rows once, or nothing if they are there already. Raises PipelineError, or what the query raised."""
-        batch = batch_in_hand(frame, batch_id)
+        batch = batch_in_hand(frame, batch_id, self._checkpoint)
         _ONCE.check(self._name, batch)
         self._write(frame, batch)
         _ONCE.done(self._name, batch)
@@ -227,7 +229,7 @@ class TransactionalSink:
                 # No shuffle is needed: the tasks divide the partitions.
                 return rows.coalesce(count), self._emptiest(self._options.topic, count)
         chosen = rows.mapInArrow(ChoosePartitions(self._options, counts, grants), _with_partition(rows))
-        tasks = _task_count(rows.sparkSession)
+        tasks = task_count(rows.sparkSession)
         if self._options.topic:
             tasks = min(tasks, counts[self._options.topic])
             return chosen.repartitionById(tasks, F.pmod("partition", F.lit(tasks))), None
@@ -313,10 +315,6 @@ def _as_bytes(column: str) -> Any:
 def _with_partition(rows: DataFrame) -> Any:
     """The schema of the rows with the column that ChoosePartitions adds or replaces."""
     return rows.schema if "partition" in rows.columns else rows.withColumn("partition", F.lit(0)).schema
-
-
-def _task_count(spark: SparkSession) -> int:
-    return max(1, spark.sparkContext.defaultParallelism)
 
 
 def _raise_for(reports: list[TaskReport]) -> None:

@@ -21,10 +21,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from pyspark.sql import SparkSession
-
 from highwater.common.listener_rules import Limits, ListenerRules, RefusalLog
-from highwater.common.spark_master import is_in_one_process
 from highwater.pipeline.errors import ClientError, SettingsError
 
 _TOKEN_BYTES: Final = 16
@@ -39,7 +36,6 @@ _PAUSE_S: Final = 0.1
 MOST_QUESTIONS: Final = 256
 """The most questions at once; each takes a thread."""
 _LOG: Final = logging.getLogger(__name__)
-_LOOPBACK: Final = "127.0.0.1"
 COMPUTED_AGAIN: Final = "rows were computed a second time while others of their batch were written"
 
 
@@ -138,15 +134,6 @@ class Grants:
                 answer = _NO if task in self._given else _YES
                 self._given.add(task)
         asking.sendall(answer)
-
-
-def hosts_of(spark: SparkSession) -> tuple[str, str]:
-    """Where the driver listens to tasks, and where tasks find it."""
-    context = spark.sparkContext
-    if is_in_one_process(str(context.master)):
-        return _LOOPBACK, _LOOPBACK
-    host = str(context.getConf().get("spark.driver.host", _LOOPBACK))
-    return str(context.getConf().get("spark.driver.bindAddress", host)), host
 
 
 def _listen(host: str) -> socket.socket:

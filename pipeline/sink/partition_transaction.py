@@ -26,6 +26,7 @@ from highwater.common.typed_json import parse_json
 from highwater.common.units import plural
 from highwater.kafka.requests.broker_error import BrokerError
 from highwater.pipeline.crash_points import CrashPoint, reach
+from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import CommittedOffset, Producer
 from highwater.pipeline.kafka.pool import POOL
@@ -33,7 +34,7 @@ from highwater.pipeline.kafka.sender import FENCED, BatchSender, FencedError, fe
 from highwater.pipeline.sink.columns import written_columns
 from highwater.pipeline.sink.errors import SinkError, errors_of_job
 from highwater.pipeline.sink.options import EXACTLY_ONCE, SinkOptions, read_sink_options
-from highwater.pipeline.sink.speculation import refuse_speculation
+from highwater.pipeline.sink.session import is_remote, refuse_speculation
 from highwater.pipeline.sink.writing import Writing
 
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -126,6 +127,11 @@ class TopicSink:
         Raises PipelineError, or what the query raised.
         """
         if self._options.delivery == EXACTLY_ONCE:
+            if is_remote(frame.sparkSession):
+                raise SettingsError(
+                    "over Spark Connect tasks of foreachBatch do not learn which batch they write: with "
+                    'delivery=exactly_once use writeStream.format("highwater"), or TransactionalSink'
+                )
             refuse_speculation(frame.sparkSession)
         writer = StreamWriter(self._options, written_columns(frame.schema, self._options.topic))
         rows = frame.repartition(self._options.tasks) if self._options.tasks else frame

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from highwater.common.package_archive import write_archive
 from highwater.common.spark_master import is_in_one_process
 from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.sink.session import is_remote
 from highwater.pipeline.source.data_source import FilteringDataSource
 from highwater.pipeline.source.listener import FinishedBatches
 
@@ -61,18 +62,13 @@ def register(spark: SparkSession, imports: Sequence[str] = (), folders: Sequence
     """
     if isinstance(imports, str):
         raise SettingsError(f"imports is a list of modules: write imports=[{imports!r}]")
-    if not _is_remote(spark):
+    if not is_remote(spark):
         _prepare_workers(spark.sparkContext, imports, folders)
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(FilteringDataSource)
     if spark not in _listened_to:
         spark.streams.addListener(FinishedBatches())
         _listened_to.add(spark)
-
-
-def _is_remote(spark: SparkSession) -> bool:
-    """Whether the session is one of Spark Connect. Its class is another, whose import needs grpc."""
-    return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def _prepare_workers(context: SparkContext, imports: Sequence[str], folders: Sequence[str]) -> None:

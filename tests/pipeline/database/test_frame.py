@@ -35,7 +35,7 @@ def spark(folder: Path) -> Iterator[SparkSession]:
 @pytest.fixture
 def shuffled(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> DataFrame:
     """Each row goes to another partition whenever it is computed; taken as from executors on other hosts."""
-    monkeypatch.setattr(frame_module, "is_in_one_process", lambda _: False)
+    monkeypatch.setattr(frame_module, "runs_in_one_process", lambda _: False)
 
     def anywhere(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import random

@@ -19,7 +19,7 @@ from highwater.pipeline.sink.errors import SinkError
 
 CONF = SimpleNamespace(get=lambda name, default: default)
 FRAME: Any = SimpleNamespace(
-    sparkSession=SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: CONF)),
+    sparkSession=SimpleNamespace(conf=CONF),
     schema=StructType().add("value", StringType()),
 )
 

@@ -1,4 +1,4 @@
-"""A session in which Spark copies slow tasks is refused before anything is sent."""
+"""What sinks read from a session. One in which Spark copies slow tasks is refused before anything is sent."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ NOBODY = {"kafka.bootstrap.servers": "127.0.0.1:1"}
 
 
 def frame(setting: str) -> Any:
-    context = SimpleNamespace(getConf=lambda: {"spark.speculation": setting})
-    return SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
+    return SimpleNamespace(sparkSession=SimpleNamespace(conf={"spark.speculation": setting}))
 
 
 @pytest.mark.parametrize("setting", ["true", "True"])
