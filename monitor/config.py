@@ -10,12 +10,12 @@ from typing import Any, Final, TypeVar
 
 from highwater.common.ceilings import Ceilings, CeilingsError, parse_ceilings
 from highwater.common.errors import UsageError
+from highwater.common.listen_address import LAST_PORT, LOOPBACK, ListenAddress, read_listen_address
 from highwater.common.yaml_nodes import read
 from highwater.common.yaml_part import Part
 from highwater.monitor.alerts.targets import Mail, MailTls, Target, Webhook
 from highwater.monitor.history.kinds import Retention
 from highwater.monitor.host_source.settings import HostSettings, tls_of, token_of
-from highwater.monitor.listen import LAST_PORT, Listen, listen_of
 from highwater.monitor.oidc.settings import OidcSettings, oidc_of
 from highwater.monitor.zookeeper.address import ZooKeeperAddress, address_of
 
@@ -23,13 +23,14 @@ _SHORTEST_TICK_S: Final = 1.0
 _LONGEST_TICK_S: Final = 300.0
 _EXAMPLE: Final = "bootstrap_servers: broker1:9092,broker2:9092"
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
+DEFAULT_LISTEN: Final = ListenAddress(LOOPBACK, 9644)
 _MAIL_PORTS: Final = {MailTls.STARTTLS: 587, MailTls.TLS: 465, MailTls.NONE: 25}
 _Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    listen: Listen = field(default_factory=Listen)
+    listen: ListenAddress = DEFAULT_LISTEN
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     host_names: tuple[str, ...] = ()
@@ -52,7 +53,7 @@ class HistoryConfig:
 
 @dataclass(frozen=True, slots=True)
 class MetricsConfig:
-    listen: Listen | None = None
+    listen: ListenAddress | None = None
     """A port of its own without a login, which is for loopback, unless there is a token."""
     token_file: Path | None = None
     """A file with a token; /metrics answers on the port of the pages too, if a request has the token."""
@@ -130,7 +131,7 @@ def with_options(
     """What the command line gives goes before the file. Raises UsageError."""
     web = config.web
     if listen is not None:
-        web = replace(web, listen=_checked("--listen", lambda: listen_of(listen)))
+        web = replace(web, listen=_checked("--listen", lambda: read_listen_address(listen)))
     if tls_certificate is not None or tls_key is not None:
         web = replace(web, tls_certificate=tls_certificate, tls_key=tls_key)
     if is_behind_proxy and not web.proxies:
@@ -199,7 +200,7 @@ def _web(part: Part) -> WebConfig:
     if oidc is None and not has_local_users:
         part.fail("local_users", "without local users and without oidc nobody could log in")
     return WebConfig(
-        listen=part.read("listen", listen_of) or Listen(),
+        listen=part.read("listen", read_listen_address) or DEFAULT_LISTEN,
         tls_certificate=part.path("tls_certificate"),
         tls_key=part.path("tls_key"),
         host_names=part.several("host_names"),
@@ -228,7 +229,7 @@ def _history(part: Part) -> HistoryConfig:
 def _metrics(part: Part) -> MetricsConfig:
     part.check_keys(("listen", "token_file", "partitions"))
     return MetricsConfig(
-        listen=part.read("listen", listen_of),
+        listen=part.read("listen", read_listen_address),
         token_file=part.path("token_file"),
         has_partitions=part.switch("partitions", default=False),
     )
@@ -252,7 +253,7 @@ def _ceilings(root: Part, path: Path) -> Ceilings:
 
 def _host(name: str, part: Part) -> HostSettings:
     part.check_keys(("address", "token_file", "ca", "brokers"))
-    address = part.read("address", listen_of)
+    address = part.read("address", read_listen_address)
     if address is None:
         part.fail(None, "has no address: write HOST:PORT of its agent, such as broker1:9646")
     if not _HOST_NAME.fullmatch(address.host) or address.port == 0:

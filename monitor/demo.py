@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from highwater.common.child_process import HIGHWATER, program, stop
+from highwater.common.listen_address import listening_at
 from highwater.monitor.config import MonitorConfig, with_options
 from highwater.monitor.errors import MonitorError
 from highwater.monitor.serve_command import serve
-from highwater.monitor.web_server import bound
 
 _TICK_S: Final = 5.0
 _END_WITHIN_S: Final = 10.0
@@ -30,7 +30,7 @@ def run(brokers: int, listen: str, *, opens_browser: bool) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-demo-")))
         config = with_options(MonitorConfig("", name="demo", tick_s=_TICK_S), listen=listen, data=folder / "monitor")
         # A cluster takes long to start: what cannot work is said before.
-        bound(config.web.listen, "--listen").close()
+        listening_at(config.web.listen, "--listen").close()
         bootstrap, zookeeper = _cluster(folder / "cluster", brokers, stack)
         load = subprocess.Popen(
             [*program("highwater.monitor.demo_load"), bootstrap], stdin=subprocess.DEVNULL, start_new_session=True

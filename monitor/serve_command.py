@@ -16,6 +16,7 @@ from typing import Final
 import uvicorn
 
 from highwater.common.errors import UsageError
+from highwater.common.listen_address import ListenAddress, listening_at
 from highwater.common.log_lines import log_to_standard_error
 from highwater.monitor.actions.acting import Actions
 from highwater.monitor.alerts.delivery import Deliverer
@@ -33,7 +34,7 @@ from highwater.monitor.sources import WithZooKeeper, client_of, source_of, zooke
 from highwater.monitor.users import Users
 from highwater.monitor.web.app import make_app
 from highwater.monitor.web.site import LOOPBACK_NAMES, Settings, bind_problem
-from highwater.monitor.web_server import App, address_of, address_text, bound, metrics_app, server_of, with_metrics
+from highwater.monitor.web_server import App, address_of, metrics_app, server_of, with_metrics
 
 USERS_FILE: Final = "users.db"
 _NO_HISTORY: Final = "none"
@@ -98,10 +99,10 @@ def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str]
     stack.callback(users.close)
     _check_binding(config, has_users=not users.is_empty() or oidc is not None)
     token = _token(config)
-    listening = stack.enter_context(bound(config.web.listen, "--listen"))
+    listening = stack.enter_context(listening_at(config.web.listen, "--listen"))
     writer, reader, notes = _history(config, folder, stack)
     scheme = "https" if config.web.tls_certificate is not None else "http"
-    address = f"{scheme}://{address_text(*address_of(listening))}"
+    address = f"{scheme}://{address_of(listening)}"
     deliverer = Deliverer(config.alerts.targets) if config.alerts.targets else None
     if deliverer is not None:
         stack.callback(deliverer.stop)
@@ -145,10 +146,10 @@ def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str]
         redirects = ", ".join(f"{each}{CALLBACK_PATH}" for each in _browser_addresses(config.web, listening))
         lines.append(f"login by {oidc.settings.issuer}, which must allow the redirect to {redirects}")
     if config.metrics.listen is not None:
-        own = stack.enter_context(bound(config.metrics.listen, "metrics.listen"))
+        own = stack.enter_context(listening_at(config.metrics.listen, "metrics.listen"))
         metrics = metrics_app(monitor, has_partitions=config.metrics.has_partitions, token=token)
         servers.append((server_of(metrics, replace(config.web, proxies=())), own))
-        lines.append(f"metrics: {scheme}://{address_text(*address_of(own))}/metrics")
+        lines.append(f"metrics: {scheme}://{address_of(own)}/metrics")
     return _Parts(monitor, tuple(servers), (*lines, f"data: {folder}", *notes), first_address)
 
 
@@ -178,7 +179,7 @@ def _browser_addresses(web: WebConfig, listening: socket.socket) -> list[str]:
     if web.proxies and web.host_names:
         return [f"https://{name}" for name in names]
     scheme = "https" if web.tls_certificate is not None or web.proxies else "http"
-    return [f"{scheme}://{address_text(name, port)}" for name in names]
+    return [f"{scheme}://{ListenAddress(name, port)}" for name in names]
 
 
 def _token(config: MonitorConfig) -> str | None:

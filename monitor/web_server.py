@@ -15,10 +15,10 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from highwater.common.errors import UsageError
+from highwater.common.listen_address import ListenAddress
 from highwater.common.listener_rules import Limits, address_key, descriptors
 from highwater.common.listening import Listening, Place
 from highwater.monitor.config import WebConfig
-from highwater.monitor.listen import Listen
 from highwater.monitor.metrics_page import CONTENT_TYPE, metrics_page
 from highwater.monitor.serving import Monitor
 from highwater.monitor.web.request_checks import is_our_host
@@ -36,26 +36,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
-def bound(listen: Listen, option: str) -> socket.socket:
-    """Return a socket that listens. Raises UsageError."""
-    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    try:
-        listening = socket.create_server((listen.host, listen.port), family=family)
-    except OSError as error:
-        reason = str(error.strerror).partition(" (while ")[0]  # the rest says the address a second time
-        raise UsageError(f"{option} {address_text(listen.host, listen.port)}: cannot listen there: {reason}") from None
-    # Connections inherit it. Without it the second piece of an answer waits 40 ms for the first one.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
-
-
-def address_text(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def address_of(listening: socket.socket) -> tuple[str, int]:
-    host, port = listening.getsockname()[:2]
-    return str(host), int(port)
+def address_of(listening: socket.socket) -> ListenAddress:
+    return ListenAddress(*listening.getsockname()[:2])
 
 
 def metrics_app(monitor: Monitor, *, has_partitions: bool, token: str | None) -> App:

@@ -24,7 +24,7 @@ from highwater.common.log_lines import LONGEST_LINE
 from highwater.kafka.login.scram import LEAST_ITERATIONS, MOST_ITERATIONS_OF_A_SERVER
 from highwater.kafka.protocol.apis import APIS, CLUSTER_APIS
 from highwater.monitor import web_server
-from highwater.monitor.listen import Listen
+from highwater.monitor.config import WebConfig
 from highwater.pipeline.sink import grants
 from highwater.spark_loadgen import channel
 from tests.import_graph import place_of, rooms
@@ -105,7 +105,7 @@ def test_the_limits_of_listeners_are_those_of_the_code() -> None:
     )
     assert limits_of("`tune agent`")[0] == DEFAULT_LISTEN
     where, limits = limits_of("pages of the monitor")
-    assert where == f"{Listen().host}:{Listen().port}"
+    assert where == str(WebConfig().listen)
     assert f"{web_server.MOST_CONNECTIONS} connections, {web_server.MOST_PER_ADDRESS} of an address" in limits
     assert f"within {web_server.HEAD_MS // 1000} s" in limits
     _, limits = limits_of("channel of a load")

@@ -18,6 +18,7 @@ from highwater.bench.host_agent.exposition import metrics_text
 from highwater.common.bounded_http import is_loopback
 from highwater.common.errors import UsageError
 from highwater.common.http_endpoint import HttpEndpoint, Page
+from highwater.common.listen_address import ListenAddress, listening_at, read_listen_address
 from highwater.common.log_lines import log_to_standard_error
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9646"
@@ -25,7 +26,6 @@ ANSWER_PATH: Final = "/host"
 METRICS_PATH: Final = "/metrics"
 TOKEN_VARIABLE: Final = "HIGHWATER_AGENT_TOKEN"  # noqa: S105 - the name of a variable
 SHORTEST_TOKEN: Final = 16
-_LAST_PORT: Final = 65_535
 _JSON: Final = "application/json"
 
 
@@ -33,8 +33,7 @@ _JSON: Final = "application/json"
 class Access:
     """Where the agent listens, and for whom."""
 
-    host: str
-    port: int
+    address: ListenAddress
     token: str | None = None
     tls: ssl.SSLContext | None = None
 
@@ -47,10 +46,13 @@ def access_of(
     environment: Mapping[str, str],
 ) -> Access:
     """Raises UsageError: what can be reached from other hosts needs a token and TLS."""
-    host, port = _address(listen)
+    try:
+        address = read_listen_address(listen)
+    except UsageError as error:
+        raise UsageError(f"--listen: {error}, such as {DEFAULT_LISTEN} or [::1]:9646") from None
     token = _token(token_file, environment)
     tls = _tls(tls_certificate, tls_key)
-    if not is_loopback(host):
+    if not is_loopback(address.host):
         missing = [
             what
             for what, is_there in (
@@ -61,18 +63,13 @@ def access_of(
         ]
         if missing:
             raise UsageError(f"--listen {listen} can be reached from other hosts: give {' and '.join(missing)}")
-    return Access(host, port, token, tls)
+    return Access(address, token, tls)
 
 
 def serve(settings: AgentSettings, access: Access) -> None:
     """Serve until SIGTERM or Ctrl-C. Raises UsageError for an address that cannot be listened on."""
     log_to_standard_error(level=logging.WARNING)
-    family = socket.AF_INET6 if ":" in access.host else socket.AF_INET
-    try:
-        listening = socket.create_server((access.host, access.port), family=family)
-    except OSError as error:
-        reason = str(error.strerror or error).partition(" (while ")[0]  # the rest says the address a second time
-        raise UsageError(f"--listen {_shown(access.host, access.port)}: cannot listen there: {reason}") from None
+    listening = listening_at(access.address, "--listen")
     with listening:
         asyncio.run(_serve(HostReaderForAgent(settings), access, listening))
 
@@ -86,30 +83,18 @@ async def _serve(reader: HostReaderForAgent, access: Access, listening: socket.s
 
     pages = {ANSWER_PATH: Page(answer, _JSON), METRICS_PATH: Page(metrics)}
     hint = f"the host is at {ANSWER_PATH}, and for Prometheus at {METRICS_PATH}"
-    endpoint = HttpEndpoint(pages, hint, access.token, [access.host])
+    endpoint = HttpEndpoint(pages, hint, access.token, [access.address.host])
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     await endpoint.start([listening], access.tls)
     scheme = "http" if access.tls is None else "https"
-    where = _shown(access.host, listening.getsockname()[1])
+    where = access.address._replace(port=listening.getsockname()[1])
     sys.stdout.write(f"agent of this host: {scheme}://{where}{ANSWER_PATH} and {METRICS_PATH}\n")
     sys.stdout.flush()
     await ended.wait()
     endpoint.close()
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    is_bare_ipv6 = ":" in host and not host.startswith("[")
-    if not (colon and host) or is_bare_ipv6 or not port.isdecimal() or int(port) > _LAST_PORT:
-        raise UsageError(f"--listen {text}: not HOST:PORT, such as {DEFAULT_LISTEN} or [::1]:9646")
-    return host.strip("[]"), int(port)
-
-
-def _shown(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _token(file: Path | None, environment: Mapping[str, str]) -> str | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 from uuid import UUID
 
 from highwater.broker.clock import Scheduler
@@ -25,6 +24,7 @@ from highwater.broker.settings.config import BrokerConfig
 from highwater.common.bounded_http import is_loopback
 from highwater.common.errors import UsageError
 from highwater.common.http_endpoint import HttpEndpoint, Page
+from highwater.common.listen_address import ListenAddress, listening_at, read_listen_address
 
 _logger = logging.getLogger(__name__)
 PATH: Final = "/faults"
@@ -33,23 +33,18 @@ FOR_FAULTS: Final = {"max.incremental.fetch.session.cache.slots": "0"}
 _TICKS_PER_S: Final = 20
 
 
-class Address(NamedTuple):
-    host: str
-    port: int
-
-
-def read_address(text: str, *, anywhere: bool) -> Address:
-    """Read HOST:PORT of --faults-listen. Raises UsageError."""
-    host, colon, port = text.rpartition(":")
-    host = host.strip("[]")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--faults-listen: {text!r} is no HOST:PORT, such as 127.0.0.1:7000")
-    if not anywhere and not is_loopback(host):
+def read_address(text: str, *, anywhere: bool) -> ListenAddress:
+    """Read the value of --faults-listen. Raises UsageError."""
+    try:
+        address = read_listen_address(text)
+    except UsageError as error:
+        raise UsageError(f"--faults-listen: {error}, such as 127.0.0.1:7000") from None
+    if not anywhere and not is_loopback(address.host):
         raise UsageError(
-            f"--faults-listen: {host} is no loopback address: everybody who reaches it can make the broker fail; "
-            "listen on 127.0.0.1, or add --faults-from-network"
+            f"--faults-listen: {address.host} is no loopback address: everybody who reaches it can make the broker "
+            "fail; listen on 127.0.0.1, or add --faults-from-network"
         )
-    return Address(host, int(port))
+    return address
 
 
 def plane_of(config: BrokerConfig, path: Path | None, listen: str | None, *, anywhere: bool) -> FaultPlane:
@@ -64,7 +59,7 @@ def plane_of(config: BrokerConfig, path: Path | None, listen: str | None, *, any
 class FaultPlane:
     """What a broker with the option for faults has."""
 
-    def __init__(self, path: Path | None, address: Address | None) -> None:
+    def __init__(self, path: Path | None, address: ListenAddress | None) -> None:
         """Raises UsageError for a file that is no script, and OSError for an address that cannot be had."""
         self.injector = Injector(lambda line: _logger.warning("%s", line))
         self.files = FaultyFiles()
@@ -79,7 +74,7 @@ class FaultPlane:
                 self._set(read_script(path.read_text("utf-8"), str(path)))
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
-        self._socket = None if address is None else _listening(address)
+        self._socket = None if address is None else listening_at(address, "--faults-listen")
 
     async def start(self, node: Node, scheduler: Scheduler) -> None:
         self._node, self.scheduler = node, scheduler
@@ -149,16 +144,6 @@ class FaultPlane:
 
     def lost(self) -> None:
         self._open_connections -= 1
-
-
-def _listening(address: Address) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    try:
-        listening = socket.create_server(address, family=family)
-    except OSError as error:
-        raise UsageError(f"--faults-listen: cannot listen on {address.host}:{address.port}: {error.strerror}") from None
-    listening.setblocking(False)
-    return listening
 
 
 class FaultyConnection(asyncio.BufferedProtocol):

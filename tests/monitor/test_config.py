@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from highwater.common.errors import UsageError
+from highwater.common.listen_address import ListenAddress, read_listen_address
 from highwater.monitor.alerts.targets import Mail, MailTls, Webhook
 from highwater.monitor.config import MonitorConfig, read_config, with_options
 from highwater.monitor.history.kinds import DAY_MS, HOUR_MS
-from highwater.monitor.listen import DEFAULT_PORT, Listen, listen_of
 
 EVERYTHING = """
 name: orders
@@ -62,7 +62,7 @@ def read(tmp_path: Path, text: str) -> MonitorConfig:
 def test_an_address_alone_is_a_whole_configuration(tmp_path: Path) -> None:
     config = with_options(MonitorConfig("127.0.0.1:9092"))
     assert config == read(tmp_path, "bootstrap_servers: 127.0.0.1:9092")
-    assert config.web.listen == Listen("127.0.0.1", DEFAULT_PORT)
+    assert config.web.listen == ListenAddress("127.0.0.1", 9644)
     assert config.tick_s == 15
     assert config.folder({"XDG_STATE_HOME": "/state"}) == Path("/state/highwater/monitor/127.0.0.1_9092")
 
@@ -78,13 +78,13 @@ def test_every_key_has_its_place(tmp_path: Path) -> None:
         "zookeeper.ssl.keystore.password": "s3cret",
     }
     assert (config.has_actions, config.has_messages) == (True, True)
-    assert config.web.listen == Listen("0.0.0.0", 8443)
+    assert config.web.listen == ListenAddress("0.0.0.0", 8443)
     assert config.web.proxies == ("10.0.0.1",)
     assert config.history.address == "postgresql://monitor:s3cret@db/monitor"
     assert config.history.retention.raw_ms == 24 * HOUR_MS
     assert config.history.retention.minutes_ms == 14 * DAY_MS
     assert config.history.max_bytes == 500 << 20
-    assert config.metrics.listen == Listen("127.0.0.1", 9100)
+    assert config.metrics.listen == ListenAddress("127.0.0.1", 9100)
     assert config.metrics.token_file == tmp_path / "token"
     assert config.metrics.has_partitions
     chat, oncall = config.alerts.targets
@@ -147,26 +147,26 @@ def test_a_mistake_is_one_line_with_file_and_line(tmp_path: Path, text: str, say
 @pytest.mark.parametrize(
     ("text", "listen"),
     [
-        ("9000", Listen("127.0.0.1", 9000)),
-        (":9000", Listen("127.0.0.1", 9000)),
-        ("[::1]:0", Listen("::1", 0)),
-        ("example.org:1", Listen("example.org", 1)),
+        ("9000", ListenAddress("127.0.0.1", 9000)),
+        (":9000", ListenAddress("127.0.0.1", 9000)),
+        ("[::1]:0", ListenAddress("::1", 0)),
+        ("example.org:1", ListenAddress("example.org", 1)),
     ],
 )
-def test_where_to_listen(text: str, listen: Listen) -> None:
-    assert listen_of(text) == listen
+def test_where_to_listen(text: str, listen: ListenAddress) -> None:
+    assert read_listen_address(text) == listen
 
 
 @pytest.mark.parametrize("text", ["", "a", "a:", "::1:80", "a:65536", "a:-1"])
 def test_where_nobody_can_listen(text: str) -> None:
     with pytest.raises(UsageError, match="is not HOST:PORT"):
-        listen_of(text)
+        read_listen_address(text)
 
 
 def test_options_go_before_the_file_and_tls_needs_both(tmp_path: Path) -> None:
     config = read(tmp_path, EVERYTHING)
     changed = with_options(config, listen="127.0.0.1:1", data=tmp_path, client={"security.protocol": "PLAINTEXT"})
-    assert (changed.web.listen, changed.data) == (Listen("127.0.0.1", 1), tmp_path)
+    assert (changed.web.listen, changed.data) == (ListenAddress("127.0.0.1", 1), tmp_path)
     assert changed.client["security.protocol"] == "PLAINTEXT"
     file = tmp_path / "cert.pem"
     with pytest.raises(UsageError, match="TLS needs both"):

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import pytest
 
+from highwater.common.listen_address import ListenAddress, listening_at
 from highwater.common.listener_rules import Limits, descriptors
 from highwater.monitor import web_server
 from highwater.monitor.config import WebConfig
-from highwater.monitor.listen import Listen
 from highwater.monitor.model import Snapshot
 from highwater.monitor.serving import Monitor
-from highwater.monitor.web_server import Message, Receive, Send, bound, metrics_app, server_of
+from highwater.monitor.web_server import Message, Receive, Send, metrics_app, server_of
 
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "
 WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -71,7 +71,7 @@ def run(limits: Limits, monkeypatch: pytest.MonkeyPatch, scenario: Callable[[tup
     monkeypatch.setattr(web_server, "limits", lambda: limits)
 
     async def main() -> None:
-        with bound(Listen("127.0.0.1", 0), "--listen") as listening:
+        with listening_at(ListenAddress("127.0.0.1", 0), "--listen") as listening:
             server = server_of(page, WebConfig())
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             async with asyncio.timeout(60):
@@ -134,7 +134,7 @@ def test_most_descriptors_are_left_for_ticks() -> None:
 
 def test_no_piece_of_an_answer_waits_for_the_one_before() -> None:
     with (
-        bound(Listen("127.0.0.1", 0), "--listen") as listening,
+        listening_at(ListenAddress("127.0.0.1", 0), "--listen") as listening,
         socket.create_connection(listening.getsockname()),
         listening.accept()[0] as connection,
     ):

@@ -14,12 +14,12 @@ from highwater.bench.workload.command_config import read_command_config
 from highwater.broker.server.start_check import check
 from highwater.broker.settings.config import BrokerConfig, Setting, read_properties_file
 from highwater.common.java_properties import parse_properties
+from highwater.common.listen_address import ListenAddress
 from highwater.kafka.client.java_names import as_librdkafka_has_it
 from highwater.kafka.client.security import Sasl
 from highwater.kafka.client.zookeeper_security import security_of
 from highwater.kafka.login.jaas import parse_login_text
 from highwater.monitor.config import read_config
-from highwater.monitor.listen import Listen
 from highwater.monitor.sources import client_of
 from tests.broker.server.certificates import Authority
 from tests.playbooks import units
@@ -202,7 +202,7 @@ def test_a_monitor_takes_its_file(rendered: Path, tmp_path: Path) -> None:
     assert config.bootstrap_servers == ",".join(f"192.0.2.1{number}:9093" for number in (1, 2, 3))
     assert config.zookeeper is not None
     assert config.zookeeper.chroot == "/highwater/hdd"
-    assert config.web.listen == Listen("192.0.2.11", 9644)
+    assert config.web.listen == ListenAddress("192.0.2.11", 9644)
     assert config.web.host_names == (HOST, "192.0.2.11")
     assert [(each.name, each.address, each.port) for each in config.hosts] == [
         (f"broker{number}.example.net", f"192.0.2.1{number}", 9646) for number in (1, 2, 3)

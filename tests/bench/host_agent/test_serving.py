@@ -74,9 +74,9 @@ def test_over_tls_for_who_has_the_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("listen", "files", "environment", "said"),
     [
-        ("9646", {}, {}, "--listen 9646: not HOST:PORT, such as 127.0.0.1:9646"),
-        ("::1:9646", {}, {}, "not HOST:PORT"),
-        ("localhost:65536", {}, {}, "not HOST:PORT"),
+        ("agent", {}, {}, "--listen: 'agent' is not HOST:PORT, such as 127.0.0.1:9646"),
+        ("::1:9646", {}, {}, "is not HOST:PORT"),
+        ("localhost:65536", {}, {}, "is not HOST:PORT"),
         ("0.0.0.0:0", {}, {}, "can be reached from other hosts: give a token .* and TLS"),
         ("[::]:0", {}, {"HIGHWATER_AGENT_TOKEN": TOKEN}, "can be reached from other hosts: give TLS"),
         ("h.example.org:0", {"token_file": TOKEN}, {}, "can be reached from other hosts: give TLS"),
