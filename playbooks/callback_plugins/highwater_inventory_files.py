@@ -11,6 +11,18 @@ from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.callback import CallbackBase
 
+DOCUMENTATION = r"""
+name: highwater_inventory_files
+type: aggregate
+short_description: Report which file of an inventory's variables cannot be read
+description:
+  - Ansible 2.19 names no file. This callback warns with the file, the line and the fault before the first play.
+requirements:
+  - beside the playbooks nothing; in the collection C(callbacks_enabled) names it
+author:
+  - The Highwater maintainers
+"""
+
 _FOLDERS = ("group_vars", "host_vars")
 _SUFFIXES = ("", ".yml", ".yaml", ".json")
 _ENCRYPTED = b"$ANSIBLE_VAULT"

@@ -31,11 +31,14 @@ options:
     description: Allow log directories on the root file system.
     type: bool
     default: false
+extends_documentation_fragment: ansible.builtin.action_common_attributes
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: none
+  platform:
+    platforms: posix
 author:
   - The Highwater maintainers
 """

@@ -57,11 +57,14 @@ options:
     description: The file that keeps what came in.
     type: path
     default: /var/lib/highwater/provision/packages
+extends_documentation_fragment: ansible.builtin.action_common_attributes
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: full
+  platform:
+    platforms: posix
 author:
   - The Highwater maintainers
 """

@@ -54,9 +54,14 @@ options:
     description: V(false) returns what is not in sync instead of failing.
     type: bool
     default: true
+extends_documentation_fragment: ansible.builtin.action_common_attributes
 attributes:
   check_mode:
     support: full
+  diff_mode:
+    support: none
+  platform:
+    platforms: posix
 author:
   - The Highwater maintainers
 """

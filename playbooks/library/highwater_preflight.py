@@ -69,11 +69,14 @@ options:
     type: list
     elements: str
     default: []
+extends_documentation_fragment: ansible.builtin.action_common_attributes
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: none
+  platform:
+    platforms: posix
 author:
   - The Highwater maintainers
 """

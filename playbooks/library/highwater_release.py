@@ -52,11 +52,14 @@ options:
     description: What to make the environment with; O(state=installed).
     type: path
     default: /usr/bin/python3
+extends_documentation_fragment: ansible.builtin.action_common_attributes
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: full
+  platform:
+    platforms: posix
 author:
   - The Highwater maintainers
 """

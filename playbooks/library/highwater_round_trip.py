@@ -65,12 +65,15 @@ options:
     description: How long each answer may take.
     type: int
     default: 30
+extends_documentation_fragment: ansible.builtin.action_common_attributes
 attributes:
   check_mode:
     support: full
     details: Looks only.
   diff_mode:
     support: none
+  platform:
+    platforms: posix
 author:
   - The Highwater maintainers
 """

@@ -96,11 +96,14 @@ options:
     type: list
     elements: path
     default: []
+extends_documentation_fragment: ansible.builtin.action_common_attributes
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: full
+  platform:
+    platforms: posix
 author:
   - The Highwater maintainers
 """

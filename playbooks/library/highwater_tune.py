@@ -108,11 +108,14 @@ options:
     description: Top of the tree to tune; anything but C(/) is a fake host.
     type: path
     default: /
+extends_documentation_fragment: ansible.builtin.action_common_attributes
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: full
+  platform:
+    platforms: posix
 author:
   - The Highwater maintainers
 """

@@ -45,11 +45,14 @@ options:
           The journal of a host keeps what modules are told, and a text may hold secrets.
         type: dict
         default: {}
+extends_documentation_fragment: ansible.builtin.action_common_attributes
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: none
+  platform:
+    platforms: posix
 author:
   - The Highwater maintainers
 """

@@ -80,11 +80,14 @@ options:
     description: How long each answer may take.
     type: int
     default: 30
+extends_documentation_fragment: ansible.builtin.action_common_attributes
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: none
+  platform:
+    platforms: posix
 author:
   - The Highwater maintainers
 """

@@ -72,11 +72,14 @@ options:
     description: File with the authority that signed the certificate of ZooKeeper, where it has TLS; empty for none.
     type: path
     default: ""
+extends_documentation_fragment: ansible.builtin.action_common_attributes
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: none
+  platform:
+    platforms: posix
 author:
   - The Highwater maintainers
 """

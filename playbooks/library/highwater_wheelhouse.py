@@ -72,11 +72,14 @@ options:
     type: str
     choices: ["false", "auto", "true"]
     default: "false"
+extends_documentation_fragment: ansible.builtin.action_common_attributes
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: none
+  platform:
+    platforms: posix
 author:
   - The Highwater maintainers
 """

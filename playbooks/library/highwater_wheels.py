@@ -18,11 +18,14 @@ options:
     description: Where they are to be on the host; the directory has to be there.
     type: path
     required: true
+extends_documentation_fragment: ansible.builtin.action_common_attributes
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: none
+  platform:
+    platforms: posix
 author:
   - The Highwater maintainers
 """

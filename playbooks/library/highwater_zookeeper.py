@@ -49,9 +49,14 @@ options:
     description: How long to wait until O(expected) members serve and the leader has all others in sync.
     type: int
     default: 0
+extends_documentation_fragment: ansible.builtin.action_common_attributes
 attributes:
   check_mode:
     support: full
+  diff_mode:
+    support: none
+  platform:
+    platforms: posix
 author:
   - The Highwater maintainers
 """
