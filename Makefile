@@ -126,6 +126,10 @@ compiled: setup-dev ## A wheel in dist/ whose broker runs hot modules as machine
 	@rm -rf build
 	HIGHWATER_COMPILED=1 $(BIN)/python -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist .
 
+.PHONY: site
+site: setup-dev ## The documentation as web pages in build/highwater-docs, from the files as they are (half a minute; ARGS="--older ARCHIVE")
+	@$(BIN)/python -m tools.site $(ARGS)
+
 .PHONY: release
 # Compiled wheels need Maven, for headers of Python; Debian's hosts need root and debootstrap, those of the other processor QEMU.
 release: setup-dev ## What is published, from the last commit into dist/: built twice, tested alone (half an hour of CPU time; ARGS="--only wheel --tests quick")

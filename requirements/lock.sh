@@ -17,7 +17,7 @@ compile() {
   shift 2
   printf '# %s, and the SHA-256 of each file of these releases. Made by: make lock\n' "$what" > "$file.new"
   "$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-    --no-emit-package colorama --no-emit-package httpx2-jsfetch "$@" >> "$file.new"
+    ${colorama- --no-emit-package colorama} --no-emit-package httpx2-jsfetch "$@" >> "$file.new"
   mv "$file.new" "$file"
 }
 
@@ -37,4 +37,7 @@ program requirements/pip-audit.txt "What asks for known vulnerabilities" "pip-au
 program requirements/oidc-provider-mock.txt "A provider of logins, for tests" "oidc-provider-mock==0.3.4"
 program requirements/release.txt "What make release builds with" "ziglang==0.17.1
 cyclonedx-python-lib==11.12.0"
+# It needs colorama on Linux too. The newest pymdown-extensions for each Python would make other bytes with each.
+colorama="" program requirements/site.txt "What builds the documentation as a site" "mkdocs-material==9.8.2
+pymdown-extensions==12.3"
 program highwater/studies/history/otava.txt "Apache Otava" "apache-otava==0.8.0"

@@ -26,6 +26,7 @@ from tools.release.building import ROOT, Build, clean_build
 from tools.release.collection import collection, try_collection
 from tools.release.debian import SystemPackage
 from tools.release.places import LocalPython, Place, fitting, places, try_everywhere, why_no_hosts
+from tools.release.site import site_archive, try_site
 from tools.release.wheels import pure_wheel, source_distribution
 
 
@@ -33,7 +34,7 @@ from tools.release.wheels import pure_wheel, source_distribution
 class Kind:
     """build: writes files into Build.out, after the kinds that it needs. test: what was seen of one file, by line.
 
-    system: Debian's packages in a file.
+    system: Debian's packages in a file. has_bill: whether pip installs something with it, which its bill lists.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Kind:
     test: Callable[[Path, tuple[Place, ...]], list[str]]
     needs: tuple[str, ...] = ()
     system: Callable[[Path], Iterable[SystemPackage]] = lambda path: ()
+    has_bill: bool = True
 
 
 def _try_wheel(artefact: Path, chosen: tuple[Place, ...]) -> list[str]:
@@ -58,6 +60,7 @@ KINDS: Final = (
     Kind("compiled", compiled.compiled_wheels, _try_wheel, needs=("wheel",)),
     Kind("image", image.images, image.try_image, needs=("wheel", "compiled"), system=image.packages_in),
     Kind("collection", collection, try_collection),
+    Kind("site", site_archive, try_site, has_bill=False),
 )
 
 
@@ -69,6 +72,7 @@ class Only(StrEnum):
     COMPILED = "compiled"
     IMAGE = "image"
     COLLECTION = "collection"
+    SITE = "site"
 
 
 class Tests(StrEnum):
@@ -103,7 +107,9 @@ def main(
         out.mkdir(parents=True, exist_ok=True)
         for kind, paths in made.items():
             for path in paths:
-                write_bill(Path(shutil.copy(path, out)), _digest(path), build, kind.system(path))
+                there = Path(shutil.copy(path, out))
+                if kind.has_bill:
+                    write_bill(there, _digest(path), build, kind.system(path))
     chosen = _places(tests)
     untested = "not tested" if tests is Tests.NONE else "not tested: no such Python or processor here"
     rows, failed = [], False

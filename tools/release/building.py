@@ -17,7 +17,6 @@ from highwater.bench.user_cache import cached, pip_install
 from highwater.common.errors import UsageError
 
 ROOT: Final = Path(__file__).parents[2]
-_TOOLS: Final = ROOT / "requirements/release.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +68,17 @@ def clean_build() -> Iterator[Build]:
 
 
 def release_tools() -> Path:
-    """The folder of the pinned tools of a release, for PYTHONPATH: compiler, software bill of materials."""
+    """The compiler, and what writes software bills of materials."""
+    return pinned_tools("release", "fetching the tools of a release")
+
+
+def pinned_tools(name: str, announcement: str) -> Path:
+    """The folder of what requirements/NAME.txt pins, for PYTHONPATH."""
+    requirements = ROOT / f"requirements/{name}.txt"
 
     def fetch(directory: Path) -> None:
-        pip_install(_TOOLS, directory)
+        pip_install(requirements, directory)
 
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    digest = run(ROOT, "sha256sum", _TOOLS)[:12]
-    return cached(f"release-tools-{version}-{digest}", "fetching the tools of a release", fetch)
+    digest = run(ROOT, "sha256sum", requirements)[:12]
+    return cached(f"{name}-tools-{version}-{digest}", announcement, fetch)
