@@ -20,10 +20,11 @@ import typer
 
 from highwater.common.errors import UsageError
 from highwater.common.units import size_text
-from tools.release import compiled, image
+from tools.release import compiled, deb, image
 from tools.release.bill import write_bill
 from tools.release.building import ROOT, Build, clean_build
 from tools.release.collection import collection, try_collection
+from tools.release.deb_host import try_package
 from tools.release.debian import SystemPackage
 from tools.release.places import LocalPython, Place, fitting, places, try_everywhere, why_no_hosts
 from tools.release.site import site_archive, try_site
@@ -61,6 +62,7 @@ KINDS: Final = (
     Kind("image", image.images, image.try_image, needs=("wheel", "compiled"), system=image.packages_in),
     Kind("collection", collection, try_collection),
     Kind("site", site_archive, try_site, has_bill=False),
+    Kind("deb", deb.packages, try_package, needs=("wheel", "compiled")),
 )
 
 
@@ -73,6 +75,7 @@ class Only(StrEnum):
     IMAGE = "image"
     COLLECTION = "collection"
     SITE = "site"
+    DEB = "deb"
 
 
 class Tests(StrEnum):
@@ -122,8 +125,8 @@ def main(
             rows.append((path, seen))
     _write_digests(out)
     _print_table(rows)
-    left_out = compiled.left_out() if "compiled" in wanted else ""
-    for line in filter(None, (*missing, left_out)):
+    left_out = [each.left_out() for name, each in (("compiled", compiled), ("deb", deb)) if name in wanted]
+    for line in filter(None, (*missing, *left_out)):
         typer.echo(f"NOT BUILT: {line}")
     if tests is Tests.ALL and (lacking := why_no_hosts()):
         typer.echo(f"NOT TESTED: {lacking}")
