@@ -284,7 +284,7 @@ def _confirmations(result: RunResult) -> Iterator[str]:
     for done in gate.rounds if gate is not None else []:
         if done.stage == "confirmation" and done.directory is not None:
             if Path(done.directory).name != done.directory or done.directory == "..":
-                yield f"gate.json: {done.directory!r} is no directory of a confirmation"
+                yield f"gate.json: {done.directory!r} is not a directory of a confirmation"
                 continue
             try:
                 found = list(disagreements(RunResult(result.directory / done.directory)))

@@ -77,7 +77,7 @@ def address_problem(address: str) -> str:
     """Why `address` is not asked, in words without a full stop; empty if it is. Http is for loopback alone."""
     parts = _parts(address)
     if parts is None or not parts.hostname or parts.scheme not in ("http", "https"):
-        return "is no https address"
+        return "is not an https address"
     if parts.username is not None or parts.password is not None:
         return "must not contain a user or a password"
     if parts.fragment or not address.isascii() or not address.isprintable() or " " in address:

@@ -81,7 +81,7 @@ def parse_ceilings(text: str) -> Ceilings:
         raise CeilingsError("is not JSON") from None
     schema = told.get("schema") if isinstance(told, dict) else None
     if schema != SCHEMA:
-        raise CeilingsError(f"is no file of {SCHEMA}: write one with highwater bench ceilings")
+        raise CeilingsError(f"is not a file of {SCHEMA}: write one with highwater bench ceilings")
     try:
         found = read_as(Ceilings, told)
     except DamagedError as error:

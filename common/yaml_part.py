@@ -130,14 +130,14 @@ class Part:
     def count(self, key: str, default: int) -> int:
         text = self.text(key, str(default))
         if not text.isdecimal() or not int(text):
-            self.fail(key, f"{text!r} is no positive whole number")
+            self.fail(key, f"{text!r} is not a positive whole number")
         return int(text)
 
     def integer(self, key: str, least: int, default: int | None = None) -> int:
         """A whole number, which must be there if it has no default."""
         text = self.text(key, None if default is None else str(default))
         if not _INTEGER.fullmatch(text) or int(text) < least:
-            self.fail(key, f"{text!r} is no whole number of at least {least}")
+            self.fail(key, f"{text!r} is not a whole number of at least {least}")
         return int(text)
 
     def switch(self, key: str, default: bool) -> bool:

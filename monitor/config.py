@@ -281,7 +281,7 @@ def _mail(name: str, part: Part) -> Mail:
     tls = part.choice("tls", MailTls, MailTls.STARTTLS)
     port = part.text("port", str(_MAIL_PORTS[MailTls(tls)]))
     if not port.isdecimal() or not 0 < int(port) <= LAST_PORT:
-        part.fail("port", f"{port!r} is no port")
+        part.fail("port", f"{port!r} is not a port")
     host, sender, recipients = part.text("host"), part.text("sender"), part.several("recipients")
     user, password = part.text("user", ""), part.secret("password")
     try:

@@ -51,7 +51,7 @@ class OptionValues:
         text = self.text(name)
         if not text.isdecimal() or not 0 < int(text) <= (int(text) if most is None else most):
             wanted = "positive whole number" if most is None else f"whole number from 1 to {most}"
-            raise SettingsError(f"{name}={text} is no {wanted}")
+            raise SettingsError(f"{name}={text} is not a {wanted}")
         return int(text)
 
     def flag(self, name: str, *, default: bool) -> bool:
@@ -73,5 +73,5 @@ class OptionValues:
         text = self.text(name)
         duration_ns = DURATION.amount(f"{text}ms" if text.isdecimal() else text)
         if duration_ns is None or duration_ns % NANOSECONDS["ms"]:
-            raise SettingsError(f"{name}={text} is no time in whole ms; write it as 500ms, 30s, 15m, 1h or 1d")
+            raise SettingsError(f"{name}={text} is not a time in whole ms; write it as 500ms, 30s, 15m, 1h or 1d")
         return int(duration_ns // NANOSECONDS["ms"])

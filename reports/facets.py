@@ -107,7 +107,7 @@ def _factor(run: Run, name: str) -> str:
     found = next((full for full, short in run.factors.items() if name in (full, short)), None)
     if found is None:
         known = ", ".join(run.factors) or "none: it has one cell"
-        raise UnknownFactorError(f'"{name}" is no factor of this run; its factors are {known}')
+        raise UnknownFactorError(f'"{name}" is not a factor of this run; its factors are {known}')
     return found
 
 

@@ -142,7 +142,7 @@ class DriverChannel:
                     elif key.fileobj in self._buffers and not self._read(key.fileobj):
                         connection = key.fileobj
                         if connection not in self._tasks:
-                            self._rules.refused(connection, "it is no task of this load", _now_ms())
+                            self._rules.refused(connection, "it is not a task of this load", _now_ms())
                         self._forget(connection, selector)
                 for connection in self._rules.late(_now_ms()):
                     self._forget(connection, selector)

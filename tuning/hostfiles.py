@@ -67,7 +67,7 @@ class HostFiles:
         except OSError as error:
             return Reading(None, f"{path} cannot be read: {error.strerror or error}")
         except ValueError:  # a path built from another file's content may contain a null byte
-            return Reading(None, f"{path!r} cannot be read: it is no path")
+            return Reading(None, f"{path!r} cannot be read: it is not a path")
 
     def read_verbatim(self, path: str) -> str | None:
         """The whole text of a configuration file, None when the file does not exist.
@@ -299,7 +299,7 @@ class HostFiles:
             descriptor = os.open(name, _TO_READ)
         try:
             if not _is_a_file(os.fstat(descriptor)):
-                raise OSError(errno.EINVAL, "it is no regular file")
+                raise OSError(errno.EINVAL, "it is not a regular file")
             chunks = []
             while chunk := os.read(descriptor, _CHUNK_BYTES):
                 chunks.append(chunk)

@@ -141,7 +141,7 @@ class Resources:
             raise TuningError(f"{path} is a link or no regular file; put a regular file in its place, or leave it out")
         text = self._files.read_verbatim(path) or ""
         if "\0" in text:
-            raise TuningError(f"{path} holds a null byte, so it is no text file; see what is wrong with it")
+            raise TuningError(f"{path} holds a null byte, so it is not a text file; see what is wrong with it")
         return {
             "text": text,
             "mode": f"{attributes.mode:o}",

@@ -90,7 +90,7 @@ def measured_write_rate(text: str, origin: str) -> int:
         return round(float(next(job["bytes_per_s"] for job in jobs if job["name"] == "sequential_append")))
     except (ValueError, KeyError, TypeError, StopIteration) as error:
         raise TuningError(
-            f"{origin} is no storage probe; make one with: highwater bench storage probe DIR --json"
+            f"{origin} is not a storage probe; make one with: highwater bench storage probe DIR --json"
         ) from error
 
 

@@ -66,7 +66,7 @@ def _duration_in(unit: str) -> Callable[[str], float]:
 def parse_broker(text: str) -> str:
     known = get_args(Broker)
     if text not in known:
-        raise TuningError(f"{text!r} is no broker{nearest_match(text, known)} (known: {', '.join(known)})")
+        raise TuningError(f"{text!r} is not a broker{nearest_match(text, known)} (known: {', '.join(known)})")
     return text
 
 

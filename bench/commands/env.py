@@ -87,6 +87,6 @@ def _key(directory: Path | None, storage: Path | None) -> EnvironmentKey:
     facts = collect()
     path = storage or Path(tempfile.gettempdir())
     if not path.is_dir():
-        raise UsageError(f"--storage: {path} is no directory")
+        raise UsageError(f"--storage: {path} is not a directory")
     target = describe_target("temporary", path, facts)
     return environment_key(describe_environment(facts, {}, [path]), [target])

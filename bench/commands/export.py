@@ -32,7 +32,7 @@ def export(
         if to not in known:
             near = nearest(to, known)
             hint = f"did you mean {near}?" if near else f"known are {', '.join(known)}"
-            raise UsageError(f"--to: {to!r} is no format; {hint}")
+            raise UsageError(f"--to: {to!r} is not a format; {hint}")
         files = exporter(to)(RunResult(directory))
         if not files:
             raise UsageError(f"{directory} has no usable trial to export")

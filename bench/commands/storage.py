@@ -68,7 +68,7 @@ def probe(
             file_counts = [0]
         if not all(2 <= count <= MOST_PROBE_FILES for count in file_counts):
             raise UsageError(
-                f"--files: {files!r} is no list of numbers from 2 to {MOST_PROBE_FILES}, for example 8,64,512"
+                f"--files: {files!r} is not a list of numbers from 2 to {MOST_PROBE_FILES}, for example 8,64,512"
             )
         target = describe_target(str(directory), directory.absolute(), collect())
         made = probe_target(target, directory, "alone", runtime_s=runtime_s, file_counts=file_counts)

@@ -51,7 +51,7 @@ _NEXT: Final = "next: "
 _MEANINGS: Final = {
     EXIT_USAGE: "a mistake in the call, the workload or the set-up",
     EXIT_DAMAGE: "the broker failed, or lost or damaged records",
-    EXIT_INVALID: "some trial is no valid measurement",
+    EXIT_INVALID: "some trial is not a valid measurement",
     EXIT_OBJECTIVE: "an objective was missed",
     EXIT_INTERRUPTED: "interrupted",
 }

@@ -84,7 +84,7 @@ def _revision(text: str, name: str, repository: Path, scratch: Path) -> Measured
     revision = text.removeprefix(GIT)
     top = _git(repository, "rev-parse", "--show-toplevel", fault=f"{name}: {repository} is in no git repository")
     root = Path(top.decode().strip())
-    unknown = f"{name}: {revision!r} is no commit of {root}"
+    unknown = f"{name}: {revision!r} is not a commit of {root}"
     commit = _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", fault=unknown).decode().strip()
     archive = _git(root, "archive", "--format=tar", commit, fault=f"{name}: git cannot archive {commit}")
     source = scratch / f"{name.lower()}-{commit[:12]}"

@@ -98,7 +98,7 @@ def serve(input_fd: int, output_fd: int, main_processes: MainProcesses | None = 
     try:
         question = SampleRequest.parse(_first_line(input_fd))
     except ValueError as error:
-        _send(output_fd, SampleResponse(problem=f"this is no question that a sampler knows: {error}"))
+        _send(output_fd, SampleResponse(problem=f"this is not a question that a sampler knows: {error}"))
         return 2
     units = _Units(question, main_processes or main_processes_of)
     reader = HostReader(units.groups, question.device)

@@ -164,7 +164,7 @@ def make(
     _require_root("made")
     block_tools.require_tools()
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a disk: use up to 11 of a-z, 0-9 and -")
+        raise UsageError(f"{name!r} is not a name for a disk: use up to 11 of a-z, 0-9 and -")
     if host.groups.blkio_v1 is None and host.groups.unified is None:
         raise UsageError("this host has no control groups to slow a disk down with (cgroup v1 blkio, or v2 with io)")
     with _locked(host):

@@ -51,7 +51,7 @@ def load_plan_of(
     """
     start, driver, records = workload.consumers.start, workload.producers.driver, traces.records
     if driver != "client" and driver != "wire":
-        raise ValueError(f"{driver} is no driver of load tasks")
+        raise ValueError(f"{driver} is not a driver of load tasks")
     return LoadPlan(
         bootstrap_servers=bootstrap_servers,
         topics=topics,

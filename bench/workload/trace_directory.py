@@ -149,7 +149,7 @@ def check_new(directory: Path) -> None:
     if directory.exists() or directory.is_symlink():
         raise UsageError(f"{directory} exists already; name a new directory with --out")
     if not directory.absolute().parent.is_dir():
-        raise UsageError(f"{directory.absolute().parent} is no directory; make it first, or name another --out")
+        raise UsageError(f"{directory.absolute().parent} is not a directory; make it first, or name another --out")
 
 
 def write_trace(
@@ -210,14 +210,14 @@ def _read(directory: Path, name: str) -> bytes:
     try:
         return (directory / name).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"{directory} is no trace: it has no {name}; highwater capture makes one") from None
+        raise UsageError(f"{directory} is not a trace: it has no {name}; highwater capture makes one") from None
 
 
 def _manifest_of(directory: Path, content: bytes) -> Manifest:
     try:
         schema = json.loads(content)["schema"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise UsageError(f"{directory / MANIFEST} is no manifest of a trace") from None
+        raise UsageError(f"{directory / MANIFEST} is not a manifest of a trace") from None
     family, _, version = str(schema).partition("/")
     if family == FAMILY and version.isdecimal() and int(version) > VERSION:
         raise UsageError(
@@ -226,7 +226,7 @@ def _manifest_of(directory: Path, content: bytes) -> Manifest:
     try:
         return Manifest.model_validate_json(content)
     except ValidationError as error:
-        raise UsageError(f"{directory / MANIFEST} is no manifest of a trace: {_first_line(error)}") from None
+        raise UsageError(f"{directory / MANIFEST} is not a manifest of a trace: {_first_line(error)}") from None
 
 
 def _first_line(error: Exception) -> str:

@@ -113,12 +113,12 @@ def _rule(number: int, part: Part) -> FaultRule:
 def _versions(text: str) -> range:
     match = _RANGE.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no version, such as 9, and no range of them, such as 3-9")
+        raise ValueError(f"{text!r} is not a version, such as 9, or a range, such as 3-9")
     return range(int(match[1]), int(match[2] or match[1]) + 1)
 
 
 def _probability(text: str) -> float:
     value = float(text)
     if not 0 <= value <= 1:
-        raise ValueError(f"{text} is no probability from 0 to 1")
+        raise ValueError(f"{text} is not a probability from 0 to 1")
     return value

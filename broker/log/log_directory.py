@@ -446,8 +446,8 @@ class LogDirectory:
             ]
             if foreign:
                 raise LogDirectoryError(
-                    f"{self.path} holds the folder {min(foreign)!r} but no {META_PROPERTIES}, so it is no broker's log "
-                    "directory; choose an empty one"
+                    f"{self.path} holds the folder {min(foreign)!r} but no {META_PROPERTIES}, so it is "
+                    "not the log directory of a broker; choose an empty one"
                 )
             if known_by is not None:
                 source = known_by / META_PROPERTIES

@@ -182,7 +182,7 @@ class ZooKeeperAcls:
             entries = _entries_of(node)
         except ValueError as error:
             _logger.error(
-                "%s in ZooKeeper is no ACL, and only super users may use this resource: %s",
+                "%s in ZooKeeper is not an ACL, and only super users may use this resource: %s",
                 acl_tree.acl_path(resource),
                 error,
             )

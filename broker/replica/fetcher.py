@@ -346,7 +346,7 @@ class Fetcher:
         try:
             answer = decode_follower_response(body)
         except MalformedRequestError as error:
-            _logger.error("broker %d answers a fetch with what is no answer: %s", self.leader, error)
+            _logger.error("broker %d answers a fetch with what is not an answer: %s", self.leader, error)
             self._disconnect()
             self._session.broken()
             self._request_failed()

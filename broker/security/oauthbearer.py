@@ -98,16 +98,16 @@ def bearer_of_unsecured(token: str, rules: TokenRules, now_s: float) -> Bearer |
     """Who bears a token without a signature: whoever the client says. For tests of clients, as with Kafka."""
     parts = token.split(".")
     if len(token) > MOST_TOKEN_BYTES or len(parts) != 3 or parts[2]:
-        return "the token is no unsecured JSON Web Token"
+        return "the token is not an unsecured JSON Web Token"
     header, claims = (_object_of(part) for part in parts[:2])
     if header is None or claims is None or header.get("alg") != "none":
-        return "the token is no unsecured JSON Web Token"
+        return "the token is not an unsecured JSON Web Token"
     # Kafka demands no `iat` of these.
     return _bearer({"iat": now_s, **claims}, rules, now_s)
 
 
 _SENTENCES: Final = {
-    Flaw.NO_TOKEN: "the token is no signed JSON Web Token",
+    Flaw.NO_TOKEN: "the token is not a signed JSON Web Token",
     Flaw.ALGORITHM: f"the token is not signed by one of {', '.join(ALGORITHMS)}",
     Flaw.UNKNOWN_KEY: "the token is signed with a key that is not published",
     Flaw.SIGNATURE: "the signature of the token is of none of the published keys",
@@ -140,7 +140,7 @@ def _bearer(claims: Claims, rules: TokenRules, now_s: float) -> Bearer | str:
     user = claims.get(rules.user_claim)
     # A control character in a name would begin a line of its own in a log, or hide the rest of one.
     if not isinstance(user, str) or not 0 < len(user) <= _LONGEST_USER or not user.isprintable() or user.isspace():
-        return f"the claim {rules.user_claim} of the token is no name of a user"
+        return f"the claim {rules.user_claim} of the token is not a name of a user"
     return Bearer(user, ends)
 
 

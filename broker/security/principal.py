@@ -56,7 +56,7 @@ def _rule(pattern: str, replacement: str, case: str) -> Rule:
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"{pattern!r} is no pattern: {error}") from None
+        raise ValueError(f"{pattern!r} is not a pattern: {error}") from None
     for reference in _REFERENCE.finditer(replacement):
         if int(reference[1]) > compiled.groups:
             raise ValueError(f"{replacement!r} refers to group {reference[1]}, and {pattern!r} has {compiled.groups}")

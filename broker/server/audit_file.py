@@ -28,7 +28,7 @@ def audit_file_of(config: BrokerConfig) -> Path | None:
     if not path.parent.is_dir():
         raise ConfigError(f"{_SETTING}={text}: there is no directory {path.parent}; make it, or name another file")
     if path.exists() and not path.is_file():
-        raise ConfigError(f"{_SETTING}={text} is no file; name one")
+        raise ConfigError(f"{_SETTING}={text} is not a file; name one")
     return path
 
 

@@ -41,7 +41,7 @@ def read_address(text: str, *, anywhere: bool) -> ListenAddress:
         raise UsageError(f"--faults-listen: {error}, such as 127.0.0.1:7000") from None
     if not anywhere and not is_loopback(address.host):
         raise UsageError(
-            f"--faults-listen: {address.host} is no loopback address: everybody who reaches it can make the broker "
+            f"--faults-listen: {address.host} is not a loopback address: everybody who reaches it can make the broker "
             "fail; listen on 127.0.0.1, or add --faults-from-network"
         )
     return address

@@ -170,5 +170,5 @@ def _explain(error: OSError, endpoint: Endpoint, port: int) -> str:
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"not allowed to listen on {where}: choose a port from 1024 on with --port"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"cannot listen on {where}: {endpoint.host} is no address of this host; name one with --host"
+        return f"cannot listen on {where}: {endpoint.host} is not an address of this host; name one with --host"
     return f"cannot listen on {where}: {error.strerror}"

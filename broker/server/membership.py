@@ -101,7 +101,7 @@ class Membership:
             cluster_id = await self._run(take_up_cluster(encode_topic_id(uuid.uuid4())))
         except ValueError as error:
             raise MetadataError(
-                f"{self._place}{metadata_tree.CLUSTER_ID} is no cluster id of Kafka's: {error}"
+                f"{self._place}{metadata_tree.CLUSTER_ID} is not a cluster id of Kafka's: {error}"
             ) from None
         if isinstance(cluster_id, ZooKeeperError):
             raise MetadataError(f"{self._place}: the cluster cannot be read: {cluster_id.value}")

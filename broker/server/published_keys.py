@@ -195,7 +195,7 @@ class PublishedKeys:
         """Raises FetchError; the keys stay as they were then."""
         keys = keys_of(self._read())
         if keys is None:
-            raise FetchError("is no JSON Web Key Set")
+            raise FetchError("is not a JSON Web Key Set")
         if keys != self.keys:
             _logger.info("%s: %d", self._name, len(keys))
         self.keys = keys

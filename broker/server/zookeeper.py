@@ -70,7 +70,7 @@ class ZooKeeperSettings(NamedTuple):
                 raise ConfigError(f"zookeeper.connect={connect}: write it as host:port,host:port/path")
         chroot = (slash + chroot).rstrip("/")
         if "//" in chroot or any(part in (".", "..") for part in chroot.split("/")):
-            raise ConfigError(f"zookeeper.connect={connect}: {chroot} is no path of ZooKeeper's")
+            raise ConfigError(f"zookeeper.connect={connect}: {chroot} is not a path of ZooKeeper's")
         session_timeout_ms = config.integer("zookeeper.session.timeout.ms")
         connection_timeout_ms = config.value("zookeeper.connection.timeout.ms")
         try:

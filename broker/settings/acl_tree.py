@@ -109,5 +109,5 @@ def parse_extended_change(value: object) -> Resource:
 def _changed(kind: str, name: str, pattern: PatternType) -> Resource:
     resource = Resource(ResourceType.of_text(kind), name, pattern)
     if (resource.pattern, resource.type) not in PARENTS or not name:
-        raise ValueError(f"{kind}:{name} with the pattern {pattern.name} is no resource that can have ACLs")
+        raise ValueError(f"{kind}:{name} with the pattern {pattern.name} is not a resource that can have ACLs")
     return resource

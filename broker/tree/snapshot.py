@@ -46,5 +46,5 @@ def decode_tree(data: bytes) -> Tree:
         except KeyError as error:
             raise ChangeError(f"{path} without {error}") from None
     if not reader.is_at_end or ROOT not in tree.nodes:
-        raise ChangeError("it is no tree")
+        raise ChangeError("it is not a tree")
     return tree

@@ -230,5 +230,5 @@ def _check_host(host: str) -> None:
         ip_address(host.partition("%")[0])
     except ValueError:
         raise UsageError(
-            f"the host {printable(host)} is no address: ACLs are compared with the addresses of clients, and * is each"
+            f"the host {printable(host)} is not an address: ACLs are compared with clients' addresses, and * is each"
         ) from None

@@ -494,7 +494,7 @@ def metric(name: str) -> MetricDefinition:
     if found is None:
         near = nearest(name, METRICS)
         hint = f'did you mean "{near}"? ' if near else ""
-        raise UsageError(f"{name} is no metric; {hint}`highwater bench metrics` lists them all")
+        raise UsageError(f"{name} is not a metric; {hint}`highwater bench metrics` lists them all")
     return found
 
 

@@ -103,7 +103,7 @@ def time_ms(text: str) -> int:
         moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         return (moment - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
-        raise ActionError(f"{text!r} is no time: write it as 2026-01-31T12:00:00, in UTC.") from None
+        raise ActionError(f"{text!r} is not a time: write it as 2026-01-31T12:00:00, in UTC.") from None
 
 
 def check_is_inactive(cluster: ActionCluster, group: str) -> None:

@@ -83,7 +83,7 @@ def numbers_of(text: str, what: str) -> list[int]:
     found = []
     for part in text.replace(" ", ",").split(","):
         if part and not (part.isascii() and part.isdigit() and len(part) < 10):
-            raise ActionError(f"{part!r} is no number of a {what}: write them as 0,1,2.")
+            raise ActionError(f"{part!r} is not a number of a {what}: write them as 0,1,2.")
         if part and int(part) not in found:
             found.append(int(part))
     return found

@@ -85,7 +85,7 @@ def _node(cluster: ActionCluster, whose: str, name: str) -> int:
     if whose != OF_BROKER:
         return cluster.row.controller if cluster.row.controller in cluster.alive else cluster.alive[0]
     if not (name.isascii() and name.isdigit() and len(name) < 10):
-        raise ActionError(f"{name!r} is no id of a broker.")
+        raise ActionError(f"{name!r} is not an id of a broker.")
     return int(name)
 
 

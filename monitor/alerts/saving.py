@@ -36,7 +36,7 @@ def loaded(text: str) -> AlertState:
             raise ValueError(f"its version is {version!r}, and this monitor knows {_VERSION}")
         alerts = [_alert(each) for each in data["alerts"]]
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"it is no file of open alerts: {error}") from None
+        raise ValueError(f"it is not a file of open alerts: {error}") from None
     by_key: dict[Key, Alert] = {alert.key: alert for alert in alerts}
     return restored(by_key)
 

@@ -65,7 +65,7 @@ class Mail:
             raise UsageError(f"mail {self.name}: it has no recipients")
         for address in (self.sender, *self.recipients):
             if "@" not in address or not address.isprintable() or " " in address:
-                raise UsageError(f"mail {self.name}: {address!r} is no address such as oncall@example.org")
+                raise UsageError(f"mail {self.name}: {address!r} is not an address such as oncall@example.org")
         if self.user and self.tls is MailTls.NONE and not _is_loopback(self.host):
             raise UsageError(f"mail {self.name}: a password needs TLS: set tls to starttls or tls")
 

@@ -103,7 +103,7 @@ def read(
             if len(found.messages) >= most or found.decompressed_bytes >= most_bytes:
                 return found
     except CorruptBatch as error:
-        found.notes.append(f"What begins at offset {count_text(found.next_offset)} is no valid batch: {error}.")
+        found.notes.append(f"What begins at offset {count_text(found.next_offset)} is not a valid batch: {error}.")
     return found
 
 

@@ -35,7 +35,7 @@ def provider_of(document: bytes, issuer: str) -> Provider | Refusal:
     """Read the discovery document of `issuer`."""
     found = object_of(document)
     if found is None:
-        return provider_fault(f"The discovery document of {issuer} is no JSON object.")
+        return provider_fault(f"The discovery document of {issuer} is not a JSON object.")
     if found.get("issuer") != issuer:
         return provider_fault(
             f"What answers at {issuer} says that it is another issuer: compare both, letter by letter."

@@ -42,7 +42,7 @@ def claims_of(
     if not isinstance(claims, Unbelieved):
         return _problem(claims, expected, now_s) or claims
     if claims.flaw is Flaw.NO_TOKEN:
-        return provider_fault("The provider's ID token is no signed JSON Web Token.")
+        return provider_fault("The provider's ID token is not a signed JSON Web Token.")
     if claims.flaw is Flaw.ALGORITHM:
         return provider_fault(
             f"The ID token is not signed by one of {', '.join(ALGORITHMS)}, which alone are accepted."

@@ -85,7 +85,7 @@ def _wish(fields: Mapping[str, str]) -> tuple[str, int, Start, int]:
     if not topic:
         raise ActionError("Name the topic.")
     if not (partition.isascii() and partition.isdigit() and len(partition) < 10):
-        raise ActionError(f"{partition!r} is no number of a partition.")
+        raise ActionError(f"{partition!r} is not a number of a partition.")
     most = fields.get("count", COUNTS[0])
     if most not in COUNTS:
         raise ActionError(f"Say how many records: {', '.join(COUNTS)}.")
@@ -100,7 +100,7 @@ def _start(fields: Mapping[str, str], most: int) -> Start:
         return Start(kind, time_ms(text))
     if kind == OFFSET:
         if not (text.isascii() and text.isdigit() and len(text) < 19):
-            raise ActionError(f"{text!r} is no offset: it is a number from 0 on.")
+            raise ActionError(f"{text!r} is not an offset: it is a number from 0 on.")
         return Start(kind, int(text))
     return Start(kind, most)
 

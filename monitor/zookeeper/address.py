@@ -34,7 +34,7 @@ def address_of(text: str) -> ZooKeeperAddress:
     hosts, slash, rest = text.strip().partition("/")
     chroot = (slash + rest).rstrip("/")
     if chroot and path_problem(chroot):
-        raise UsageError(f"{chroot!r} is no path of a znode: {path_problem(chroot)}")
+        raise UsageError(f"{chroot!r} is not a path of a znode: {path_problem(chroot)}")
     servers = tuple(_server(part.strip(), text) for part in hosts.split(","))
     return ZooKeeperAddress(servers, chroot)
 

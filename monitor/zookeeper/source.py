@@ -133,7 +133,7 @@ class ZooKeeperSource:
     def read(self, path: str, contains: str = "", page: int = 1) -> Znode:
         """One znode, and a page of its children whose names contain a text. Raises ZooKeeperError."""
         if problem := path_problem(path):
-            raise ZooKeeperError(f"This is no path of a znode: {problem}.")
+            raise ZooKeeperError(f"This is not a path of a znode: {problem}.")
         if not self._turns.acquire(timeout=_WAIT_FOR_A_TURN_S):
             raise ZooKeeperError(f"{_READS_AT_ONCE} reads of ZooKeeper are under way already. Try again.")
         try:

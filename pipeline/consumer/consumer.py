@@ -29,7 +29,7 @@ _OURS: Final = {
     "enable.auto.commit": "offsets are in the database",
     "enable.auto.offset.store": "offsets are in the database",
     "auto.offset.reset": "give start",
-    "enable.partition.eof": "the end of a partition is no record",
+    "enable.partition.eof": "the end of a partition is not a record",
     "partition.assignment.strategy": "a rebalance takes all partitions anew, which keeps earlier owners from writing",
     "group.protocol": "a rebalance takes all partitions anew, which keeps earlier owners from writing",
 }

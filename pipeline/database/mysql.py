@@ -120,12 +120,12 @@ class Mysql(Dialect):
             if name not in _PARAMETERS:
                 known = ", ".join(_PARAMETERS)
                 raise SettingsError(
-                    f"{where.shown}: {name} is no parameter of this URL{did_you_mean(name, _PARAMETERS)}: {known}"
+                    f"{where.shown}: {name} is not a parameter of this URL{did_you_mean(name, _PARAMETERS)}: {known}"
                 )
             try:
                 options[name] = _PARAMETERS[name](text)
             except ValueError:
-                raise SettingsError(f"{where.shown}: {name}={text} is no number of seconds") from None
+                raise SettingsError(f"{where.shown}: {name}={text} is not a number of seconds") from None
         own_file = Path("~/.my.cnf").expanduser()
         if "read_default_file" not in options and own_file.is_file():
             options["read_default_file"] = str(own_file)

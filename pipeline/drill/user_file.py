@@ -18,7 +18,7 @@ def load(path: Path, functions: Sequence[str]) -> ModuleType:
     """Run the file as a module. Raises UserFileError if it fails or has not these functions."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise UserFileError(f"{path} is no Python file")
+        raise UserFileError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

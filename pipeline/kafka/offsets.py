@@ -46,7 +46,7 @@ class Offsets:
                 continue
             for partition, offset in partitions.items():
                 if not str(partition).isdecimal() or not isinstance(offset, int) or isinstance(offset, bool):
-                    raise SettingsError(f"{topic}: {partition!r}: {offset!r} is no partition with an offset")
+                    raise SettingsError(f"{topic}: {partition!r}: {offset!r} is not a partition with an offset")
                 found[topic, int(partition)] = offset
         return cls(found, ids)
 
@@ -68,7 +68,7 @@ class Offsets:
         try:
             return None if topic_id is None else UUID(topic_id)
         except ValueError:
-            raise SettingsError(f"{topic}: {topic_id!r} is no id of a topic") from None
+            raise SettingsError(f"{topic}: {topic_id!r} is not an id of a topic") from None
 
     def topics(self) -> set[str]:
         return {topic for topic, _ in self.next}

@@ -50,7 +50,7 @@ def due_ms(record: Record) -> int:
     """When the record is delivered; without hw-due-ms after the delay of its level. Raises Poison."""
     level_ms = level_of(record.topic)
     if level_ms is None:
-        raise Poison(f"{record.topic} is no topic in which records wait")
+        raise Poison(f"{record.topic} is not a topic in which records wait")
     try:
         due = headers.whole_number(record, headers.DUE_MS)
     except ValueError as error:

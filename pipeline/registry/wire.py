@@ -42,11 +42,11 @@ class Reading:
 
 
 def reading_value(kind: str) -> Reading:
-    return Reading(f"it is no {kind} of its schema", UnreadableValueError)
+    return Reading(f"it is not {kind} of its schema", UnreadableValueError)
 
 
 def reading_schema(kind: str) -> Reading:
-    return Reading(f"the registry has a schema that is no {kind}", SettingsError)
+    return Reading(f"the registry has a schema that is not {kind}", SettingsError)
 
 
 def split(payload: bytes) -> tuple[int, bytes]:

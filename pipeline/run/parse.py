@@ -137,7 +137,7 @@ class _Reader:
         format_name = part.text("format")
         if format_name not in _SOURCE_FORMATS:
             hint = did_you_mean(format_name, _SOURCE_FORMATS) or f"; known are {', '.join(_SOURCE_FORMATS)}"
-            part.fail("format", f"{format_name!r} is no format of a source{hint}")
+            part.fail("format", f"{format_name!r} is not a format of a source{hint}")
         is_stream = (
             part.choice("read", ("stream", "batch"), "batch" if format_name in FILE_FORMATS else "stream") == "stream"
         )
@@ -187,7 +187,7 @@ class _Reader:
         format_name = part.text("format")
         if format_name not in FORMATS:
             hint = did_you_mean(format_name, FORMATS) or f"; known are {', '.join(FORMATS)}"
-            part.fail("format", f"{format_name!r} is no format of a sink{hint}")
+            part.fail("format", f"{format_name!r} is not a format of a sink{hint}")
         options = part.texts("options")
         if "path" in options:
             part.fail("options", "path is not one of them; it stands beside format")

@@ -199,7 +199,7 @@ _TRANSACTIONAL_ID_PREFIX: Final = "transactionalIdPrefix"
 def _row_count(options: Mapping[str, str]) -> int:
     text = options.get(_ROW_COUNT, _DEFAULT_ROW_COUNT)
     if not text.isdecimal() or not int(text):
-        raise SettingsError(f"{_ROW_COUNT}={text} is no positive whole number")
+        raise SettingsError(f"{_ROW_COUNT}={text} is not a positive whole number")
     return int(text)
 
 

@@ -55,7 +55,7 @@ def _bound(take: OptionValues, which: str, default: str) -> Bound:
     """The first of these counts, as in Spark's connector."""
     if (name := f"{which}Timestamp") in take:
         if not take.text(name).isdecimal():
-            raise SettingsError(f"{name}={take.text(name)} is no time in ms since 1970")
+            raise SettingsError(f"{name}={take.text(name)} is not a time in ms since 1970")
         return AtTime(int(take.text(name)))
     if (name := f"{which}OffsetsByTimestamp") in take:
         return AtTime(take.parsed(name, Offsets.from_text).next)
@@ -74,7 +74,9 @@ def _bound(take: OptionValues, which: str, default: str) -> Bound:
         elif offset in _EDGES:
             edges[of] = _EDGES[offset]
         else:
-            raise SettingsError(f"{name}: {partition_name(*of)}: {offset} is no offset, nor -2 (earliest), -1 (latest)")
+            raise SettingsError(
+                f"{name}: {partition_name(*of)}: {offset} is not an offset, -2 (earliest) or -1 (latest)"
+            )
     return AtOffsets(Offsets(offsets, asked.ids), edges)
 
 

@@ -246,7 +246,7 @@ def _topics(take: OptionValues) -> Subscription:
     try:
         re.compile(text)
     except re.error as error:
-        raise SettingsError(f"subscribePattern={text} is no regular expression: {error}") from None
+        raise SettingsError(f"subscribePattern={text} is not a regular expression: {error}") from None
     if not text:
         raise SettingsError("subscribePattern is empty; write a regular expression of topics")
     return Subscription(pattern=text)
@@ -310,7 +310,7 @@ def _local_file(take: OptionValues) -> str:
     text = take.text("initialOffsetsLocation").removeprefix("file://").removeprefix("file:")
     if "://" in text:
         raise SettingsError(
-            f"initialOffsetsLocation={text} is no file of the driver's host; "
+            f"initialOffsetsLocation={text} is not a file of the driver's host; "
             "set commitOffsets=GROUP instead, which keeps the first offsets on the brokers"
         )
     return text

@@ -349,7 +349,7 @@ def _faults_of_texts(texts: Mapping[str, str], names: Sequence[str], *, is_membe
     try:
         authorities = x509.load_pem_x509_certificates(str(texts["cluster_authority"]).encode())
     except ValueError:
-        yield "cluster_authority is no certificate in PEM"
+        yield "cluster_authority is not a certificate in PEM"
         return
     yield from (fault for each in authorities for fault in _faults_of_time("cluster_authority", each))
     if is_member:
@@ -360,7 +360,7 @@ def _faults_of_pair(texts: Mapping[str, str], authorities: Sequence[Any], names:
     try:
         chain = x509.load_pem_x509_certificates(str(texts["cluster_certificate"]).encode())
     except ValueError:
-        yield "cluster_certificate is no certificate in PEM"
+        yield "cluster_certificate is not a certificate in PEM"
         return
     try:
         key: Any = serialization.load_pem_private_key(str(texts["cluster_key"]).encode(), password=None)
@@ -368,7 +368,7 @@ def _faults_of_pair(texts: Mapping[str, str], authorities: Sequence[Any], names:
         yield "cluster_key is encrypted; give it without a password, from a vault"
         return
     except ValueError:
-        yield "cluster_key is no private key in PEM"
+        yield "cluster_key is not a private key in PEM"
         return
     certificate = chain[0]
     if _public(key.public_key()) != _public(certificate.public_key()):

@@ -71,7 +71,7 @@ def _faults_of(monitor: Variables, clusters: Mapping[str, Any]) -> Iterable[str]
         yield f"{who} has two files with the name {taken[0]}; beside its own file they would be one"
     for variable, value in (monitor.get("environment") or {}).items():
         if not _VARIABLE.fullmatch(str(variable)) or variable in _SET_BY_UNIT:
-            yield f"{who} has the variable {variable!r}, which is no name for a variable of yours"
+            yield f"{who} has the variable {variable!r}, which is not a name for a variable of yours"
         elif not str(value).isprintable():
             yield f"{who} has a value of several lines for {variable}"
 

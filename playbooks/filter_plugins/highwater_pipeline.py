@@ -36,7 +36,7 @@ def faults(instances: Iterable[Mapping[str, Any]]) -> list[str]:
             found.append(f"{who} has files of one name; beside it they would be one file")
         for variable, value in (each.get("environment") or {}).items():
             if not _VARIABLE.fullmatch(str(variable)):
-                found.append(f"{who} has the variable {variable!r}, which is no name of a variable")
+                found.append(f"{who} has the variable {variable!r}, which is not a name of a variable")
             elif not str(value).isprintable():
                 found.append(f"{who} has a value of several lines for {variable}")
     return found

@@ -298,7 +298,7 @@ def _unusable_addresses(host: str, variables: Variables) -> Iterator[str]:
         if not _is_address(text):
             meant = _address_within(text)
             way_out = f"write {meant}" if meant else "write an address alone, without brackets, port or scheme"
-            yield f"{name} is {text!r}, and that is no IP address and no host name; {way_out}"
+            yield f"{name} is {text!r}, and that is not an IP address or a host name; {way_out}"
         elif text in _EVERYWHERE and name not in _LISTENED:
             yield f"{name} is {text}, which is every address and none that others can connect to; name one"
 

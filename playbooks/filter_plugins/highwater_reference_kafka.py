@@ -65,7 +65,7 @@ def faults(of_host: str, all_brokers: Sequence[Broker], ours: Sequence[Mapping[s
                 f"{what}: who it is is not said; set broker_id of the host in the inventory, and never change it"
             )
         strange = [path for path in broker["log_dirs"] if not re.fullmatch(r"/[A-Za-z0-9_./-]+", path)]
-        found += [f"{what}: {path} is no absolute path of letters, digits, dots and dashes" for path in strange]
+        found += [f"{what}: {path} is not an absolute path of letters, digits, dots and dashes" for path in strange]
         if not broker["log_dirs"]:
             found.append(f"{what}: it has no log_dirs")
         if not 0 < broker["port"] < 65536 or not 0 < broker["controller_port"] < 65536:

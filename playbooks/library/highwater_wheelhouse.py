@@ -293,7 +293,7 @@ def source_files(source: Path) -> list[Path]:
     """What a release is built from, relative to the tree."""
     missing = [name for name in (*AROUND, PACKAGE, *ROOMS) if not (source / name).exists()]
     if missing:
-        raise WheelhouseError(f"{source} is no tree of Highwater: it has no {missing[0]}; set package_source")
+        raise WheelhouseError(f"{source} is not a tree of Highwater: it has no {missing[0]}; set package_source")
     of_rooms = [
         path.relative_to(source)
         for room in (PACKAGE, *ROOMS)

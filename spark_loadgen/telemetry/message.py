@@ -85,7 +85,7 @@ class TaskMessage:
         except struct.error:
             raise MalformedMessageError(f"{len(message)} bytes are too few for a message of a task") from None
         if magic != MAGIC:
-            raise MalformedMessageError("this is no message of a load task")
+            raise MalformedMessageError("this is not a message of a load task")
         if version != VERSION:
             raise MalformedMessageError(f"the message has version {version}; this Highwater knows version {VERSION}")
         start = _PREFIX.size + length

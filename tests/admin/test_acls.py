@@ -116,7 +116,7 @@ class TestAcls:
             (("--add", "--allow-principal", "User:a"), "name the resource: --topic"),
             (("--add", "--topic", "t"), "name who: --allow-principal or --deny-principal"),
             (("--add", "--topic", "t", "--allow-host", "10.0.0.1"), "--allow-host needs --allow-principal"),
-            (("--add", "--topic", "t", "--allow-principal", "User:a", "--allow-host", "web"), "web is no address"),
+            (("--add", "--topic", "t", "--allow-principal", "User:a", "--allow-host", "web"), "web is not an address"),
             (("--add", "--topic", "a/b", "--allow-principal", "User:a"), "'a/b'"),
             (
                 ("--add", "--topic", "t", "--allow-principal", "User:a", "--resource-pattern-type", "any"),

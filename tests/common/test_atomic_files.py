@@ -17,7 +17,7 @@ _ROOMS: Final = Path(highwater.__file__).parent
 _RENAME_FOR_A_REASON: Final = {
     "broker/log/files.py": "files of a log",
     "bench/workload/trace_directory.py": "a folder that is new",
-    "studies/lake/compacting.py": "the manifest, which is no file here",
+    "studies/lake/compacting.py": "the manifest, which is not a file here",
     "studies/lake/storage.py": "files of a lake",
     "results/writer.py": "a folder of a result directory",
     "bench/user_cache.py": "a folder that is new",

@@ -33,8 +33,8 @@ def test_ceilings_are_read_as_they_were_written() -> None:
     ("text", "said"),
     [
         ("", "is not JSON"),
-        ("[]", "is no file of capacity.ceilings/1: write one with highwater bench ceilings"),
-        (changed(schema="capacity.ceilings/2"), "is no file of capacity.ceilings/1"),
+        ("[]", "is not a file of capacity.ceilings/1: write one with highwater bench ceilings"),
+        (changed(schema="capacity.ceilings/2"), "is not a file of capacity.ceilings/1"),
         (changed(host={}), "is damaged: cpu_model, cpu_count, .* of host missing"),
         (changed(ceilings=[{"resource": "moon", "bytes_per_s": 1, "is_at_least": True}]), "a ceiling of 'moon'"),
         (changed(ceilings=[{"resource": PRODUCE, "bytes_per_s": 0, "is_at_least": True}]), "with 0 bytes/s"),

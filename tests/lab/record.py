@@ -104,7 +104,7 @@ class Store:
     @classmethod
     def of(cls, name: str) -> Store:
         if not _NAME.fullmatch(name):
-            raise UsageError(f"{name!r} is no name for a lab: use up to 6 of a-z and 0-9, a letter first")
+            raise UsageError(f"{name!r} is not a name for a lab: use up to 6 of a-z and 0-9, a letter first")
         return cls(name, labs_directory())
 
     @property
@@ -144,7 +144,7 @@ class Store:
             return None
         except (OSError, ValidationError) as error:
             raise UsageError(
-                f"{path} is no readable record of a lab ({str(error).splitlines()[0]}); move it away"
+                f"{path} is not a readable record of a lab ({str(error).splitlines()[0]}); move it away"
             ) from None
 
     def write(self, record: Record) -> None:

@@ -26,7 +26,7 @@ def test_a_lab_is_named_so_that_its_interfaces_can_be() -> None:
 
 @pytest.mark.parametrize("name", ["", "Lab", "1a", "seven77", "../x", "a-b", "_image"])
 def test_a_bad_name_is_refused_in_one_line(name: str) -> None:
-    with pytest.raises(UsageError, match="is no name for a lab"):
+    with pytest.raises(UsageError, match="is not a name for a lab"):
         Store.of(name)
 
 
@@ -63,7 +63,7 @@ def test_a_damaged_record_is_one_line_that_names_it(tmp_path: Path) -> None:
     store = Store("a", tmp_path)
     store.directory.mkdir()
     (store.directory / "lab.json").write_text("{")
-    with pytest.raises(UsageError, match=r"lab\.json is no readable record of a lab .*; move it away$"):
+    with pytest.raises(UsageError, match=r"lab\.json is not a readable record of a lab .*; move it away$"):
         store.read()
 
 

@@ -303,7 +303,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     ("arguments", "says"),
     [
         (("serve",), "which cluster? give -b HOST:PORT"),
-        (("serve", "-b", "nowhere"), "'nowhere' is no broker"),
+        (("serve", "-b", "nowhere"), "'nowhere' is not a broker"),
         (("serve", "-b", "a:1", "--listen", "0.0.0.0:0"), "--listen: 0.0.0.0 can be reached from other hosts"),
         (("serve", "-b", "a:1", "--listen", "0.0.0.0:0", "--behind-proxy"), "there is no user yet"),
         (("serve", "-b", "a:1", "--listen", "127.0.0.1:x"), "--listen: '127.0.0.1:x' is not HOST:PORT"),

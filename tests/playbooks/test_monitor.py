@@ -31,7 +31,7 @@ def test_there_is_a_monitor_for_each_cluster_and_its_ports_leave_room() -> None:
         ({"port": 0}, "a monitor has the port 0, which is none"),
         ({"prot": 1}, "monitor ssd has the unknown key prot; keys are name, cluster, port"),
         ({"files": ["/none/ceilings.json"]}, "monitor ssd names the file /none/ceilings.json, which is not on the c"),
-        ({"environment": {"HOME": "x"}}, "monitor ssd has the variable 'HOME', which is no name for a variable"),
+        ({"environment": {"HOME": "x"}}, "monitor ssd has the variable 'HOME', which is not a name for a variable"),
         ({"environment": {"A": "hush\nhush"}}, "monitor ssd has a value of several lines for A"),
     ],
 )

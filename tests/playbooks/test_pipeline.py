@@ -31,7 +31,7 @@ def test_a_pipeline_without_fault(there: dict[str, Any]) -> None:
         ({"name": "or-ders"}, "a pipeline has the name 'or-ders'; names have letters, digits and '_'"),
         ({"file": "/none/orders.yaml"}, "pipeline orders names the file /none/orders.yaml, which is not on the contr"),
         ({"evry": "1h"}, "pipeline orders has the unknown key evry; keys are environment, every, file, files, name"),
-        ({"environment": {"A-B": "x"}}, "pipeline orders has the variable 'A-B', which is no name of a variable"),
+        ({"environment": {"A-B": "x"}}, "pipeline orders has the variable 'A-B', which is not a name of a variable"),
         ({"environment": {"A": "hush\nhush"}}, "pipeline orders has a value of several lines for A"),
     ],
 )

@@ -168,7 +168,7 @@ def test_variables_of_others_and_those_made_of_facts_are_left_alone() -> None:
             "node3: broker_instances names x twice",
         ),
         *(
-            ({name: text}, f"node3: {name} is {text!r}, and that is no IP address and no host name; write {meant}")
+            ({name: text}, f"node3: {name} is {text!r}, and that is not an IP address or a host name; write {meant}")
             for name in ("highwater_address", "broker_address", "zookeeper_address", "ansible_host")
             for text, meant in (
                 ("[2001:db8::11]", "2001:db8::11"),
@@ -201,7 +201,9 @@ def test_an_address_that_others_can_use(address: str) -> None:
 
 def test_a_host_without_an_address_needs_a_name_that_is_one() -> None:
     (told,) = inventory_faults({"node:1": {}}, {}, {}, {})
-    assert told.startswith("node:1: the name of the host, which is its address, is 'node:1', and that is no IP address")
+    assert told.startswith(
+        "node:1: the name of the host, which is its address, is 'node:1', and that is not an IP address"
+    )
     assert inventory_faults({"node:1": {"ansible_host": "node1"}}, {}, {}, {}) == []
 
 
@@ -463,7 +465,7 @@ def test_all_faults_of_all_hosts_come_at_once_and_nothing_is_changed(tmp_path: P
         f"here: port {port} is to be zookeeper.service's and is held by ",
         "here: /dev/no-such-disk does not exist; ",
         f"old: ansible_python_interpreter {old} is Python 3.9; set it to a Python 3.11 or newer",
-        f"bare: ansible_python_interpreter {tmp_path / 'none'} is no Python; ",
+        f"bare: ansible_python_interpreter {tmp_path / 'none'} is not a Python; ",
         f"gone: cannot be reached as admin at 127.0.0.1 port {hosts['gone']['ansible_port']} (",
         f"Connection refused); try: ssh -p {hosts['gone']['ansible_port']} admin@127.0.0.1",
         "typed: variable broker_intances is read by no playbook; did you mean broker_instances?",

@@ -90,7 +90,10 @@ def test_what_is_refused_of_instances() -> None:
     ]
     assert refused(instance("a b", cluster="c")) == [
         "reference_kafka_instances, a b: a name has letters, digits, dots, dashes and underscores",
-        "reference_kafka_instances, a b: /data/a b1/reference is no absolute path of letters, digits, dots and dashes",
+        (
+            "reference_kafka_instances, a b: /data/a b1/reference is not an absolute path of letters, digits, dots and "
+            "dashes"
+        ),
     ]
     assert refused(instance(log_dirs=[])) == ["reference_kafka_instances, ssd: it has no log_dirs"]
     assert refused(instance(port=70000)) == [

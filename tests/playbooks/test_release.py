@@ -286,7 +286,7 @@ def test_what_is_no_tree_is_told(tmp_path: Path) -> None:
         "python_version": "3.11",
         "machine": "x86_64",
     }
-    assert "is no tree of Highwater" in call("highwater_wheelhouse", **arguments)["msg"]
+    assert "is not a tree of Highwater" in call("highwater_wheelhouse", **arguments)["msg"]
 
 
 def test_a_directory_of_wheels_is_taken_as_it_is(tmp_path: Path) -> None:

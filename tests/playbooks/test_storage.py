@@ -83,16 +83,16 @@ def fstab_text() -> str:
 @pytest.mark.parametrize(
     ("keys", "fault"),
     [
-        ({"device": "sdb"}, "device sdb is no path below /dev; name one of /dev/disk/by-id"),
-        ({"mount_point": "data"}, "mount_point data of /dev/x is no absolute path below /"),
-        ({"mount_point": "/data/../etc"}, "mount_point /data/../etc of /dev/x is no absolute path"),
-        ({"mount_point": "/"}, "mount_point / of /dev/x is no absolute path below /"),
+        ({"device": "sdb"}, "device sdb is not a path below /dev; name one of /dev/disk/by-id"),
+        ({"mount_point": "data"}, "mount_point data of /dev/x is not an absolute path below /"),
+        ({"mount_point": "/data/../etc"}, "mount_point /data/../etc of /dev/x is not an absolute path"),
+        ({"mount_point": "/"}, "mount_point / of /dev/x is not an absolute path below /"),
         ({"mount_point": "/da ta/b"}, "mount_point '/da ta/b' of /dev/x has a blank or a backslash"),
         ({"name": "a-very-long-name"}, "give it a name of up to 13 letters, digits, dots and dashes"),
         ({"name": "twelve-bytes", "filesystem": "xfs"}, "give it a name of up to 9 letters"),
         ({"mount_options": ["no atime"]}, "mount option 'no atime' of /dev/x has a blank"),
         ({"mount_options": ["noatime,ro"]}, "mount option ro of /dev/x would keep a log from being written"),
-        ({"uuid": "12"}, "uuid '12' of /dev/x is no UUID; `blkid /dev/x` tells it"),
+        ({"uuid": "12"}, "uuid '12' of /dev/x is not a UUID; `blkid /dev/x` tells it"),
     ],
 )
 def test_what_is_wrong_with_a_disk_by_its_words_alone(keys: dict[str, Any], fault: str) -> None:
@@ -274,7 +274,7 @@ def test_a_disk_that_is_in_use_is_refused(tmp_path: Path) -> None:
 def test_devices_that_are_none(tmp_path: Path) -> None:
     def body(devices: list[str]) -> None:
         assert "/dev/no-such-disk does not exist; " in plan_for(disk("/dev/no-such-disk")).faults[0]
-        assert plan_for(disk("/dev/null")).faults[0].startswith("/dev/null is no block device; name a disk")
+        assert plan_for(disk("/dev/null")).faults[0].startswith("/dev/null is not a block device; name a disk")
         (device,) = devices
         link = Path("/dev/shm/disk-by-another-name")
         link.symlink_to(device)
@@ -308,7 +308,7 @@ def test_places_where_nothing_can_be_mounted(tmp_path: Path) -> None:
         (place / "records").unlink()
         place.rmdir()
         place.write_text("a file")
-        assert plan_for(disk(device)).faults == [f"mount_point {place} is no directory; move it away"]
+        assert plan_for(disk(device)).faults == [f"mount_point {place} is not a directory; move it away"]
         place.unlink()
         Path("/mnt/really").mkdir()
         place.symlink_to("/mnt/really")

@@ -170,7 +170,7 @@ def test_factors_find_their_places(tmp_path: Path) -> None:
 
 
 def test_a_factor_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(UnknownFactorError, match=r'"linger" is no factor of this run; its factors are .*load\.rate'):
+    with pytest.raises(UnknownFactorError, match=r'"linger" is not a factor of this run; its factors are .*load\.rate'):
         chosen_keys(matrix(tmp_path), FacetKeys(colour="linger"))
 
 

@@ -108,8 +108,8 @@ def test_a_plan_that_was_kept_is_the_same_again() -> None:
     ("text", "said"),
     [
         ("{", "plan.json is not JSON: make the plan again with highwater plan --out DIR"),
-        ("[]", "plan.json is no plan of this version (capacity.plan/2)"),
-        ('{"schema": "capacity.plan/9"}', "plan.json is no plan of this version (capacity.plan/2)"),
+        ("[]", "plan.json is not a plan of this version (capacity.plan/2)"),
+        ('{"schema": "capacity.plan/9"}', "plan.json is not a plan of this version (capacity.plan/2)"),
         ('{"schema": "capacity.plan/2"}', "plan.json is damaged"),
         (json.dumps(json.loads(plan_text(plan())) | {"fits": "perhaps"}), "plan.json is damaged"),
     ],
@@ -137,7 +137,7 @@ def test_from_files_to_a_page(tmp_path: Path) -> None:
     (kept / "plan.json").write_text("{}", "utf-8")
     damaged = run("report", kept)
     assert damaged.exit_code == 2
-    assert damaged.stderr.startswith(f"error: {kept / 'plan.json'} is no plan of this version")
+    assert damaged.stderr.startswith(f"error: {kept / 'plan.json'} is not a plan of this version")
 
 
 def run(*words: str | Path) -> Result:

@@ -74,8 +74,8 @@ def test_a_name_that_is_not_known() -> None:
     assert metric("produce.p99.9") is METRICS["produce.p999"]
     assert metric("e2e.p99.99") is METRICS["e2e.p9999"]
     with pytest.raises(
-        UsageError, match=r'^produce\.p98 is no metric; did you mean "produce\.p99"\? `highwater bench m'
+        UsageError, match=r'^produce\.p98 is not a metric; did you mean "produce\.p99"\? `highwater bench m'
     ):
         metric("produce.p98")
-    with pytest.raises(UsageError, match=r"^nope is no metric; `highwater bench metrics` lists them all$"):
+    with pytest.raises(UsageError, match=r"^nope is not a metric; `highwater bench metrics` lists them all$"):
         metric("nope")

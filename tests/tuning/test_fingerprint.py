@@ -19,7 +19,7 @@ def test_it_is_of_the_settings_alone(tmp_path: Path) -> None:
     assert listed["vm.dirty_ratio" if "vm.dirty_ratio" in listed else "vm.dirty_bytes"] == "20 %"
     meminfo = (root / "proc/meminfo").read_text()
     write(root, "/proc/meminfo", re.sub(r"MemAvailable: +\d+", "MemAvailable: 1000000", meminfo))
-    assert fingerprint(collect(root))[0] == one, "memory that is free now is no setting"
+    assert fingerprint(collect(root))[0] == one, "memory that is free now is not a setting"
     write(root, sysctl_path("vm.swappiness"), "1\n")
     assert fingerprint(collect(root))[0] != one
 

@@ -124,5 +124,7 @@ def test_a_storage_probe_gives_the_write_rate() -> None:
     probe = {"jobs": [{"name": "fsync", "bytes_per_s": 1.0}, {"name": "sequential_append", "bytes_per_s": 4.2e8}]}
     assert measured_write_rate(json.dumps(probe), "p.json") == 420_000_000
     for text in ("", "{}", '{"jobs": []}', "[]"):
-        with pytest.raises(TuningError, match=r"^p\.json is no storage probe; make one with: highwater bench storage"):
+        with pytest.raises(
+            TuningError, match=r"^p\.json is not a storage probe; make one with: highwater bench storage"
+        ):
             measured_write_rate(text, "p.json")

@@ -68,7 +68,7 @@ just a key with words
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"broker": "kafka"}, "broker: 'kafka' is no broker; did you mean apache-kafka? (known: highwater, apache"),
+        ({"broker": "kafka"}, "broker: 'kafka' is not a broker; did you mean apache-kafka? (known: highwater, apache"),
         ({"lag": "-3s"}, "lag: '-3s' is not a duration"),
         ({"units": ["../evil.service"]}, "'../evil.service' is not the name of a service unit"),
         ({"units": "kafka.service"}, "units must be a list of service units"),

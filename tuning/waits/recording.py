@@ -65,7 +65,7 @@ def find_process(name: str) -> int:
             check=False,
         )
     except OSError:
-        raise TuningError(f"{name!r} is no process id, and this host has no systemctl to find a unit") from None
+        raise TuningError(f"{name!r} is not a process id, and this host has no systemctl to find a unit") from None
     process = shown.stdout.strip()
     if not process.isdecimal() or process == "0":
         raise TuningError(f"{name!r} is neither the id of a process nor a service unit that runs now")

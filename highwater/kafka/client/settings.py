@@ -120,7 +120,7 @@ def address_of(server: str) -> Address:
     """Read HOST:PORT. Raises ClientSettingsError."""
     host, colon, port = server.rpartition("://")[2].rpartition(":")
     if not (colon and host and port.isdecimal() and _FIRST_PORT <= int(port) <= _LAST_PORT):
-        raise ClientSettingsError(f"bootstrap.servers: {server!r} is no broker; {_ADDRESS_HINT}")
+        raise ClientSettingsError(f"bootstrap.servers: {server!r} is not a broker; {_ADDRESS_HINT}")
     return host.strip("[]"), int(port)
 
 
@@ -130,7 +130,7 @@ def seconds_of(properties: Mapping[str, str], name: str, default: float) -> floa
     if text is None:
         return default
     if not text.strip().isdecimal() or not int(text):
-        raise ClientSettingsError(f"{name}={text} is no positive number of milliseconds")
+        raise ClientSettingsError(f"{name}={text} is not a positive number of milliseconds")
     return int(text) / 1000
 
 

@@ -251,7 +251,7 @@ def _location(key: str, section: str, document: Document) -> Location:
     where = document.origin((section, key))
     location = location_of_key(key)
     if location is None:
-        raise UsageError(f"{where}: {section}: {key} is no setting; {hint_of_key(key)}")
+        raise UsageError(f"{where}: {section}: {key} is not a setting; {hint_of_key(key)}")
     if not key.startswith(_TOUCHABLE):
         raise UsageError(
             f"{where}: {section}: {key} belongs to the question, not to its answer; settings are those of clients, "

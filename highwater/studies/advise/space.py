@@ -83,7 +83,7 @@ def setting_of_range(key: str, low: Scalar, high: Scalar, in_use: Scalar | None)
     if first is None or last is None or first != int(first) or last != int(last):
         raise ValueError("a range has two whole numbers or two sizes, such as {from: 1, to: 8}; list other values")
     if first >= last:
-        raise ValueError(f"from {low} to {high} is no range: from must be below to")
+        raise ValueError(f"from {low} to {high} is not a range: from must be below to")
     amounts = _grid(int(first), int(last))
     values: list[Scalar] = [format_size(amount) for amount in amounts] if is_size(low) else list(amounts)
     return setting_of_list(key, values, in_use)

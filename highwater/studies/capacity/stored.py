@@ -30,7 +30,7 @@ def plan_of(text: str, name: str) -> Plan:
         raise UsageError(f"{name} is not JSON: make the plan again with highwater plan --out DIR") from None
     if not isinstance(found, dict) or found.get("schema") != PLAN_SCHEMA:
         raise UsageError(
-            f"{name} is no plan of this version ({PLAN_SCHEMA}): make it again with highwater plan --out DIR"
+            f"{name} is not a plan of this version ({PLAN_SCHEMA}): make it again with highwater plan --out DIR"
         )
     try:
         _restore_endless(found)

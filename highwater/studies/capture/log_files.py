@@ -44,7 +44,7 @@ def partition_folders(sources: Sequence[Path], topic: str | None) -> tuple[str, 
 
 def _folders(source: Path) -> Iterator[Path]:
     if not source.is_dir():
-        raise UsageError(f"{source} is no directory; name a log directory, or the folder of a partition")
+        raise UsageError(f"{source} is not a directory; name a log directory, or the folder of a partition")
     if _FOLDER.fullmatch(source.name) and _segments(source):
         yield source
         return
@@ -52,7 +52,7 @@ def _folders(source: Path) -> Iterator[Path]:
     found = [each for each in below if _segments(each)]
     if not found:
         raise UsageError(
-            f"{source} is no log: it has no folder TOPIC-PARTITION with segments (files like 00000000000000000000.log)"
+            f"{source} is not a log: it has no folder TOPIC-PARTITION with files like 00000000000000000000.log"
         )
     yield from found
 

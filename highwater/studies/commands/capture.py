@@ -140,7 +140,7 @@ def capture(
 
         check_new(out)
         if not _NAME.fullmatch(name):
-            raise UsageError(f"--name: {name!r} is no name of a workload; use letters, digits, '.', '_' and '-'")
+            raise UsageError(f"--name: {name!r} is not a name of a workload; use letters, digits, '.', '_' and '-'")
         limits = _limits(start, end, offsets, duration, group)
         on_disk = bootstrap_servers is None
         _check_engine(engine, master, conf, duration)
@@ -224,14 +224,14 @@ def _limits(
     if offsets is not None:
         match = _OFFSETS.fullmatch(offsets)
         if match is None or offsets == ":" or (match[1] and match[2] and int(match[1]) >= int(match[2])):
-            raise UsageError(f"--offsets: {offsets!r} is no range A:B with A below B, for example 1000:2000")
+            raise UsageError(f"--offsets: {offsets!r} is not a range A:B with A below B, for example 1000:2000")
         limits.start_offset, limits.end_offset = (int(each) if each else None for each in match.groups())
     if duration is not None:
         if start is not None or end is not None or offsets is not None:
             raise UsageError("--for is of what is written from now on; leave --from, --to and --offsets out")
         limits.for_s = parsed("--for", parse_duration_s, duration)
         if not limits.for_s:
-            raise UsageError("--for: 0s is no time to capture anything in")
+            raise UsageError("--for: 0s is not a time to capture anything in")
     if group is not None and (start is not None or offsets is not None):
         raise UsageError("--group begins at what the group has committed; leave --from and --offsets out")
     limits.group = group

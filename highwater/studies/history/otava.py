@@ -70,7 +70,7 @@ def otava_present(named: str | None = None) -> list[str] | None:
     if named is not None:
         found = shutil.which(named)
         if found is None:
-            raise UsageError(f"--otava: {named} is no program")
+            raise UsageError(f"--otava: {named} is not a program")
         return [found]
     if (on_path := shutil.which("otava")) is not None:
         return [on_path]

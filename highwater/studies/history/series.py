@@ -88,7 +88,7 @@ class Series:
         with _readable(path):
             known = json.loads(path.read_text("utf-8")) if path.is_file() else {}
             if not isinstance(known, dict):
-                raise ValueError("it is no JSON object")
+                raise ValueError("it is not a JSON object")
             return environment_key.renamed(known)
 
     @property
@@ -108,7 +108,7 @@ class Series:
         with _readable(self.path), self.path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
             if tuple(reader.fieldnames or ())[: len(_LEADING)] != _LEADING:
-                raise UsageError(f"{self.path}: is no history; its columns are not {', '.join(_LEADING)}, …")
+                raise UsageError(f"{self.path}: is not a history; its columns are not {', '.join(_LEADING)}, …")
             return sorted(reader, key=lambda item: item["time"])
 
     def columns(self) -> list[str]:
@@ -135,7 +135,7 @@ class Series:
         if acknowledgement.column not in (columns := self.columns()):
             near = nearest(acknowledgement.column, columns)
             hint = f'did you mean "{near}"?' if near else "its first line names them"
-            raise UsageError(f"{acknowledgement.column} is no metric of {self.path}; {hint}")
+            raise UsageError(f"{acknowledgement.column} is not a metric of {self.path}; {hint}")
         acknowledgement = replace(acknowledgement, place=self._in_full(acknowledgement.place))
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._acknowledged_path.open("a", encoding="utf-8") as file:

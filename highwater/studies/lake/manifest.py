@@ -105,7 +105,7 @@ class Manifest:
         """Raises UsageError when the directory is no lake, or one that a newer version made."""
         path = self.directory / LAKE_FILE
         if not path.is_file():
-            raise UsageError(f"{self.directory} is no lake; make one with: highwater bench lake add DIR --lake LAKE")
+            raise UsageError(f"{self.directory} is not a lake; make one with: highwater bench lake add DIR --lake LAKE")
         try:
             schema = json.loads(path.read_text("utf-8"))["schema"]
         except (ValueError, KeyError, TypeError):

@@ -133,7 +133,7 @@ def question_named(name: str) -> SqlQuestion:
     found = known.get(by_words.get(short, short))
     if found is None:
         hint = did_you_mean(name, [*by_words, *known])
-        raise UsageError(f"{name} is no question{hint or '; highwater bench lake query --list shows them'}")
+        raise UsageError(f"{name} is not a question{hint or '; highwater bench lake query --list shows them'}")
     return found
 
 
@@ -156,12 +156,12 @@ def question_of(stem: str, text: str) -> SqlQuestion:
             case "answer":
                 condition = _CONDITION.fullmatch(about)
                 if about and condition is None:
-                    raise ValueError(f"{stem}: {about.strip()} is no condition")
+                    raise ValueError(f"{stem}: {about.strip()} is not a condition")
                 answers.append(Sentence(said, condition["column"], condition["value"]) if condition else Sentence(said))
             case "param":
                 named = _PARAMETER.fullmatch(about)
                 if named is None:
-                    raise ValueError(f"{stem}: {about.strip()} is no parameter")
+                    raise ValueError(f"{stem}: {about.strip()} is not a parameter")
                 parameters.append(Parameter(named["name"], named["kind"] or "text", named["default"], said))
     (title,), (no_rows,) = _only(titles), _only(nothing)
     pools, sql = pools_in(text)

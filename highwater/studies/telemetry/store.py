@@ -103,7 +103,7 @@ class Store:
                 self._make_schema()
             self._check_schema()
         except sqlite3.Error as error:
-            raise UsageError(f"{self.path} is no readable database of live figures: {error}") from error
+            raise UsageError(f"{self.path} is not a readable database of live figures: {error}") from error
 
     def __enter__(self) -> Store:
         return self

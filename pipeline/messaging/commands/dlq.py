@@ -212,7 +212,7 @@ def drop(
         if before_offset is not None and partition is None:
             raise UsageError("--before-offset needs --partition: offsets are counted by partition")
         if not topic.startswith(DEAD_LETTER_PREFIX):
-            raise UsageError(f"{topic} is no topic of dead letters: these begin with {DEAD_LETTER_PREFIX}")
+            raise UsageError(f"{topic} is not a topic of dead letters: these begin with {DEAD_LETTER_PREFIX}")
         client = Cluster(bootstrap_server, command_config).client_config
         topics = Topics(client)
         count = topics.need(topic)

@@ -70,4 +70,6 @@ def _record_at(client: dict[str, object], topics: Topics, place: Place) -> Recor
         raise CommandError(f"{place} is not there: the partition has offsets {start} up to {end}")
     for record in read_range(client, {partition: place.offset}, {partition: place.offset + 1}):
         return record
-    raise CommandError(f"{place} is no record that readers see: a marker, of an aborted transaction, or compacted away")
+    raise CommandError(
+        f"{place} is not a record that readers see: a marker, of an aborted transaction, or compacted away"
+    )

@@ -127,7 +127,7 @@ def _number_of(path: str) -> str:
             raise TuningError(f"{path} does not exist{_beside(path)}") from error
         raise TuningError(f"{path} cannot be looked at: {error.strerror}") from error
     if not stat.S_ISBLK(found.st_mode):
-        raise TuningError(f"{path} is no block device; name a disk or a partition, as `lsblk -o PATH,SIZE,MODEL` does")
+        raise TuningError(f"{path} is not a block device; name a disk or a partition: `lsblk -o PATH,SIZE,MODEL`")
     return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
 
 

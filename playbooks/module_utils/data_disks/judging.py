@@ -307,7 +307,7 @@ def _fault_of_place(disk: Disk, device: Device, host: Host) -> str:
     if files.real_path(place) != place:
         return f"mount_point {place} leads through a link to {files.real_path(place)}; name that path"
     if files.exists(place) and not files.is_folder(place):
-        return f"mount_point {place} is no directory; move it away"
+        return f"mount_point {place} is not a directory; move it away"
     if names := files.names(place):
         more = ", …" if len(names) > _MOST_NAMES else ""
         return (

@@ -63,10 +63,10 @@ def _disk(entry: Mapping[str, Any], device_timeout: str) -> Disk:
 def _faults_of(disk: Disk) -> list[str]:
     faults = []
     if not disk.device.startswith("/dev/"):
-        faults.append(f"device {disk.device} is no path below /dev; name one of /dev/disk/by-id")
+        faults.append(f"device {disk.device} is not a path below /dev; name one of /dev/disk/by-id")
     path = disk.mount_point
     if not path.startswith("/") or path != posixpath.normpath(path) or path == "/":
-        faults.append(f"mount_point {path} of {disk.device} is no absolute path below /, written without . and ..")
+        faults.append(f"mount_point {path} of {disk.device} is not an absolute path below /, written without . and ..")
     elif re.search(r"[\s\\]", path):
         faults.append(f"mount_point {path!r} of {disk.device} has a blank or a backslash; choose another path")
     room = _LONGEST_LABEL[disk.filesystem] - len(LABEL_PREFIX)
@@ -86,7 +86,7 @@ def _faults_of(disk: Disk) -> list[str]:
         if option in ("noauto", "ro")
     ]
     if disk.uuid is not None and not _is_uuid(disk.uuid):
-        faults.append(f"uuid {disk.uuid!r} of {disk.device} is no UUID; `blkid {disk.device}` tells it")
+        faults.append(f"uuid {disk.uuid!r} of {disk.device} is not a UUID; `blkid {disk.device}` tells it")
     return faults
 
 

@@ -199,9 +199,9 @@ def test_json_of_a_gate_is_all_there_is_on_standard_output(tmp_path: Path) -> No
     [
         (["compare", "BASE", "nowhere"], "nowhere is not a result directory"),
         (["compare", "BASE:no", "BASE"], "has no cell 'no'; it has only"),
-        (["compare", "BASE", "BASE", "--metric", "p99"], "p99 is no metric; did you mean"),
-        (["env", "show", "--storage", "/no/such"], "--storage: /no/such is no directory"),
-        (["export", "BASE", "--to", "pyprf"], "--to: 'pyprf' is no format; did you mean pyperf?"),
+        (["compare", "BASE", "BASE", "--metric", "p99"], "p99 is not a metric; did you mean"),
+        (["env", "show", "--storage", "/no/such"], "--storage: /no/such is not a directory"),
+        (["export", "BASE", "--to", "pyprf"], "--to: 'pyprf' is not a format; did you mean pyperf?"),
         (["export", "BASE", "--to", "parquet"], "--to parquet makes no text; name --out FILE"),
         (["export", "BASE", "--to", "gab"], "--to gab makes several files; name --out FILE"),
         (

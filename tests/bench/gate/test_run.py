@@ -166,7 +166,7 @@ def test_verify_leaves_a_result_directory_for_no_confirmation(tmp_path: Path, di
     found = gate(tmp_path, Runner(measuring(0.8)))
     rounds = [found.rounds[0], found.rounds[1].model_copy(update={"directory": directory})]
     write_gate(found.model_copy(update={"rounds": rounds}), out)
-    assert f"gate.json: {directory!r} is no directory of a confirmation" in list(disagreements(RunResult(out)))
+    assert f"gate.json: {directory!r} is not a directory of a confirmation" in list(disagreements(RunResult(out)))
 
 
 def test_no_change_is_not_run_again(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_an_unpacked_wheel_is_a_side_too(tmp_path: Path) -> None:
 
 def test_each_side_that_is_none_is_one_line(repository: Path, tmp_path: Path) -> None:
     for text, place, told in (
-        ("git:no-such", repository, f"HEAD: 'no-such' is no commit of {repository}"),
+        ("git:no-such", repository, f"HEAD: 'no-such' is not a commit of {repository}"),
         ("git:HEAD", Path("/"), "HEAD: / is in no git repository"),
         ("nowhere", tmp_path, "HEAD: 'nowhere' is none of: a result directory"),
         (str(tmp_path), tmp_path, "is none of: a result directory"),

@@ -99,7 +99,7 @@ def test_what_is_no_question_is_told_so(question: bytes) -> None:
         answer = line_from(from_it)
     assert answer.reading is None
     assert answer.problem is not None
-    assert answer.problem.startswith("this is no question that a sampler knows")
+    assert answer.problem.startswith("this is not a question that a sampler knows")
 
 
 def test_a_line_survives_the_way() -> None:

@@ -55,11 +55,11 @@ def test_probe_needs_fio_and_says_how_to_get_it(tmp_path: Path, monkeypatch: pyt
         (["probe", "/", "--runtime", "1"], "error: --runtime: '1' is not a duration with its unit"),
         (
             ["probe", "/", "--files", "8,many"],
-            "error: --files: '8,many' is no list of numbers from 2 to 4096, for example",
+            "error: --files: '8,many' is not a list of numbers from 2 to 4096, for example",
         ),
         (
             ["probe", "/", "--files", "1"],
-            "error: --files: '1' is no list of numbers from 2 to 4096, for example 8,64,512",
+            "error: --files: '1' is not a list of numbers from 2 to 4096, for example 8,64,512",
         ),
         (["probe", "/", "--runtime", "1ms"], "error: --runtime: 1ms is not between 100ms and 1h\n"),
         (["emulate-hdd", "make", "x", "--size", "8"], "error: --size: '8' is not a size with its unit"),

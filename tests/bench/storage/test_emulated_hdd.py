@@ -199,7 +199,7 @@ def test_files_of_others_are_not_touched(real_host: DiskHost) -> None:
 @pytest.mark.parametrize(
     ("name", "size_bytes", "limits", "complaint"),
     [
-        ("Bad name", SIZE_BYTES, LIMITS, r"^'Bad name' is no name for a disk"),
+        ("Bad name", SIZE_BYTES, LIMITS, r"^'Bad name' is not a name for a disk"),
         ("test", 1 << 20, LIMITS, r"^--size: 1 MiB is too small for a file system"),
         ("test", 1 << 60, LIMITS, r"^--on: .* free and the disk takes 1,048,576 TiB; choose a smaller --size"),
         ("test", SIZE_BYTES, DiskLimits(0, 1), r"^--bandwidth: must be more than zero$"),

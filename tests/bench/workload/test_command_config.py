@@ -139,7 +139,7 @@ def test_a_file_of_windows_and_a_plain_connection(tmp_path: Path) -> None:
             "ssl.truststore.location: is a setting of Java clients; librdkafka, which generates the",
         ),
         (f"{TOKENS}=http://idp.example/token", 3, "must be https: what crosses the network by http can be read"),
-        (f"{TOKENS}=file:///run/token", 3, "is no https address (librdkafka, which generates the load, reads no file)"),
+        (f"{TOKENS}=file:///run/token", 3, "is not an https address (librdkafka, which generates the load, reads no"),
         (f"sasl.jaas.config=a.OAuthBearerLoginModule required clientId={SECRET};", 1, "nor one of a program"),
         (f"sasl.login.callback.handler.class={SECRET}", 1, "class: is a class of Java clients, and not"),
         (f"sasl.jaas.config=Krb5LoginModule required keyTab={SECRET};", 1, "is not a login with user and password"),

@@ -238,7 +238,7 @@ from tests.bench.workload.test_specification import complaint, document, read
         (
             {"slo": "{produce.p98: <20ms}"},
             (
-                'w.yaml:6: slo.produce.p98: produce.p98 is no metric; did you mean "produce.p99"? '
+                'w.yaml:6: slo.produce.p98: produce.p98 is not a metric; did you mean "produce.p99"? '
                 "`highwater bench metrics` lists them all"
             ),
         ),
@@ -256,7 +256,7 @@ from tests.bench.workload.test_specification import complaint, document, read
         (
             {"trials": "{stop_when: {ci_halfwidth: 2%, of: e2e.p9}}"},
             (
-                'w.yaml:6: trials.stop_when.of: e2e.p9 is no metric; did you mean "e2e.p99"? '
+                'w.yaml:6: trials.stop_when.of: e2e.p9 is not a metric; did you mean "e2e.p99"? '
                 "`highwater bench metrics` lists them all"
             ),
         ),

@@ -115,7 +115,7 @@ def test_an_aim_names_variants_and_bounds_a_ratio() -> None:
     [
         ({"of": "theirs"}, "aims[0].of: 'theirs' is not one of the variants (ours, floor)"),
         ({"beside": ["ours"]}, "aims[0].beside: ours against itself is always 1"),
-        ({"ratio": {"produce.p98": "<1"}}, "aims[0].ratio.produce.p98: produce.p98 is no metric; did you mean"),
+        ({"ratio": {"produce.p98": "<1"}}, "aims[0].ratio.produce.p98: produce.p98 is not a metric; did you mean"),
         ({"ratio": {"produce.achieved_per_s": ">=8k/s"}}, "aims[0].ratio.produce.achieved_per_s: >=8k/s has a unit"),
         (
             {"ratio": {"produce.p99": "<=1"}},

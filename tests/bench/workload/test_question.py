@@ -38,7 +38,7 @@ def test_one_name_or_several(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "error"),
     [
-        ("answer: {best: produce.p98}", r'produce.p98 is no metric; did you mean "produce.p99'),
+        ("answer: {best: produce.p98}", r'produce.p98 is not a metric; did you mean "produce.p99'),
         ("answer: {best: [produce.p50, produce.offered_per_s]}", "no value of produce.offered_per_s is better"),
         ("answer: {best: delivery.lost}", "delivery.lost is 0 as a rule; lost: true reports what happened to records"),
         ("answer: {bets: produce.p50}", 'answer.bets: unknown key; did you mean "best"?'),

@@ -32,7 +32,7 @@ def test_a_directory_that_exists_stays_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="exists already; name a new directory"):
         trace_of(tmp_path / "there", observed(batch(0, [record(0)])))
     assert [path.name for path in tmp_path.rglob("*")] == ["there", "mine"]
-    with pytest.raises(UsageError, match="is no directory; make it first"):
+    with pytest.raises(UsageError, match="is not a directory; make it first"):
         trace_of(tmp_path / "none" / "trace", observed(batch(0, [record(0)])))
 
 
@@ -57,8 +57,8 @@ def changed_manifest(directory: Path, **changes: object) -> None:
             {"schema": "highwater.trace/2"},
             r"has the schema highwater.trace/2, and this Highwater reads up to .*update it",
         ),
-        ({"schema": "bench.manifest/1"}, "is no manifest of a trace: schema"),
-        ({"more": 1}, "is no manifest of a trace: more"),
+        ({"schema": "bench.manifest/1"}, "is not a manifest of a trace: schema"),
+        ({"more": 1}, "is not a manifest of a trace: more"),
     ],
 )
 def test_manifests_of_others(trace: Trace, tmp_path: Path, changes: dict[str, object], says: str) -> None:
@@ -68,14 +68,14 @@ def test_manifests_of_others(trace: Trace, tmp_path: Path, changes: dict[str, ob
 
 
 def test_damaged_and_missing_files(trace: Trace, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"is no trace: it has no manifest.json"):
+    with pytest.raises(UsageError, match=r"is not a trace: it has no manifest.json"):
         read_trace(tmp_path)
     path = tmp_path / "trace" / DISTRIBUTIONS
     path.write_bytes(path.read_bytes().replace(b"429", b"428", 1))
     with pytest.raises(UsageError, match=r"distributions.json is not as it was written"):
         read_trace(tmp_path / "trace")
     (tmp_path / "trace" / MANIFEST).write_text("{}")
-    with pytest.raises(UsageError, match="is no manifest of a trace"):
+    with pytest.raises(UsageError, match="is not a manifest of a trace"):
         read_trace(tmp_path / "trace")
 
 

@@ -126,7 +126,7 @@ def without(text: str, old: str, new: str) -> str:
         (
             "load: {trace: orders}",
             "load: {trace: none}",
-            "load.trace: {folder}/none is no trace: it has no manifest.json",
+            "load.trace: {folder}/none is not a trace: it has no manifest.json",
         ),
         ("records: {trace: orders}", "records: {trace: headers}", "records.trace: headers was captured at level 0"),
         ("load: {trace: orders}", "load: {trace: orders, rate: 1k/s}", "load.rate: comes from load.trace"),

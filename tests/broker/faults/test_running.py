@@ -290,7 +290,7 @@ def test_the_endpoint_refuses_what_is_no_script(faults: Faults) -> None:
     ("arguments", "says"),
     [
         (("--faults", "missing.yaml"), "missing.yaml: cannot read it: No such file or directory"),
-        (("--faults-listen", "0.0.0.0:0"), "--faults-listen: 0.0.0.0 is no loopback address"),
+        (("--faults-listen", "0.0.0.0:0"), "--faults-listen: 0.0.0.0 is not a loopback address"),
         (("--faults-listen", "all:7000:"), "--faults-listen: 'all:7000:' is not HOST:PORT"),
         (("--faults-from-network",), "--faults-from-network: say with --faults-listen where to listen"),
         (("--faults-listen", "127.0.0.1:0", "--processes", "2"), "faults are for a broker of one process"),

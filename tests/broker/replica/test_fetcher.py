@@ -605,7 +605,7 @@ def test_what_is_no_answer_is_told_and_tried_again(scene: Scene, caplog: pytest.
     scene.add(Replica(0))
     (_, _, _, then) = scene.connection.requests.pop(0)
     then(memoryview(b"\x00\x01"))
-    assert "broker 2 answers a fetch with what is no answer" in caplog.text
+    assert "broker 2 answers a fetch with what is not an answer" in caplog.text
     scene.run(FIRST_BACKOFF_MS)
     assert scene.asked()
 

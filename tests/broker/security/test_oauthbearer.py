@@ -155,7 +155,7 @@ def test_a_token_without_a_signature(algorithm: Any) -> None:
         found = judged(f"{head}.{claims}.{signature}")
         assert found in (
             f"the token is not signed by one of {', '.join(ALGORITHMS)}",
-            "the token is no signed JSON Web Token",
+            "the token is not a signed JSON Web Token",
         )
 
 
@@ -169,7 +169,7 @@ def test_a_public_key_used_as_a_secret(secret: bytes) -> None:
 
 @pytest.mark.parametrize("token", ["", "a", "a.b", "a.b.c", "..", "a.b.c.d", "a.b.c.d.e", "é.é.é", "[" * 5000])
 def test_what_is_no_token(token: str) -> None:
-    assert judged(token) == "the token is no signed JSON Web Token"
+    assert judged(token) == "the token is not a signed JSON Web Token"
 
 
 def test_a_token_that_is_nested_too_deep() -> None:
@@ -217,7 +217,7 @@ def test_an_unsecured_token() -> None:
     assert bearer_of_unsecured(token, TokenRules(), NOW_S) == Bearer("ada", NOW_S + 60)
     assert bearer_of_unsecured(token, TokenRules(), NOW_S + 100) == "the token has expired"
     for wrong in (token + "AA", token.replace(".", "", 1), signed(RIGHT), "a.b.", ".."):
-        assert bearer_of_unsecured(wrong, TokenRules(), NOW_S) == "the token is no unsecured JSON Web Token"
+        assert bearer_of_unsecured(wrong, TokenRules(), NOW_S) == "the token is not an unsecured JSON Web Token"
 
 
 # The exchange

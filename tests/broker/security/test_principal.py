@@ -31,7 +31,7 @@ def test_the_first_rule_that_matches_makes_the_name(rules: str, name: str | None
     [
         ("RULES", "is neither DEFAULT nor RULE"),
         ("RULE:a/b", "is neither DEFAULT nor RULE"),
-        ("RULE:(/b/", "is no pattern"),
+        ("RULE:(/b/", "is not a pattern"),
         ("RULE:a/$1/", "refers to group 1"),
     ],
 )

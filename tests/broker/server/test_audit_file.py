@@ -25,7 +25,7 @@ def test_a_file_that_cannot_be_is_refused(tmp_path: Path) -> None:
     assert audit_file_of(BrokerConfig([])) is None
     with pytest.raises(ConfigError, match=r"audit\.log\.file=.*: there is no directory .*; make it"):
         audit_file_of(config(tmp_path / "none" / "audit.log"))
-    with pytest.raises(ConfigError, match="is no file"):
+    with pytest.raises(ConfigError, match="is not a file"):
         audit_file_of(config(tmp_path))
 
 

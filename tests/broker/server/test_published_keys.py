@@ -64,11 +64,11 @@ def sasl(*settings: str) -> Any:
         ([], f"OAUTHBEARER needs the keys that tokens are signed with: set {URL}"),
         ([f"{URL}=http://keys.example/"], "must be https"),
         ([f"{URL}=https://ada:secret@keys.example/"], "must not contain a user or a password"),
-        ([f"{URL}=ftp://keys.example/"], "is no https address"),
-        ([f"{URL}=/etc/keys.json"], "is no https address"),
+        ([f"{URL}=ftp://keys.example/"], "is not an https address"),
+        ([f"{URL}=/etc/keys.json"], "is not an https address"),
         ([f"{URL}=file://elsewhere/keys.json"], "write a file as file:///PATH"),
         ([f"{URL}=file:///nowhere/keys.json"], "file:///nowhere/keys.json cannot be read: No such file or directory"),
-        ([f"{URL}=file:///etc/hostname"], "is no JSON Web Key Set"),
+        ([f"{URL}=file:///etc/hostname"], "is not a JSON Web Key Set"),
         ([f"{URL}=https://keys.example/", f"{HANDLER}=com.example.Mine"], "com.example.Mine cannot be loaded"),
         ([f"{URL}=https://keys.example/", f"{HANDLER}={UNSECURED}"], "takes tokens without a signature, and"),
         ([f"{URL}=https://keys.example/", f"{JAAS}=a.PlainLoginModule required;"], "is not OAuthBearerLoginModule"),
@@ -213,7 +213,7 @@ def serving(status: int, body: bytes, headers: dict[str, str] | None = None) -> 
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
-        (200, b"no keys", "it is no JSON Web Key Set"),
+        (200, b"no keys", "it is not a JSON Web Key Set"),
         (404, b"", "it answers with status 404"),
         (302, b"", "it answers with status 302"),
         (200, b" " * (2 << 20), "it answers more than 1 MiB"),

@@ -68,7 +68,7 @@ def test_what_is_not_needed_is_not_read() -> None:
         ({"sasl.jaas.config": SECRET}, "property sasl.jaas.config is not one that this client knows"),
         ({"ssl.keystore.location": "x"}, "ssl.keystore.location=x is read as PKCS12 by librdkafka"),
         ({"security.protocol": "TLS"}, "security.protocol=TLS is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
-        ({"bootstrap.servers": "a"}, "bootstrap.servers: 'a' is no broker; write it as HOST:PORT"),
+        ({"bootstrap.servers": "a"}, "bootstrap.servers: 'a' is not a broker; write it as HOST:PORT"),
         ({"bootstrap.servers": " ,"}, "bootstrap.servers is missing"),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism=GSSAPI is not supported; supported are PLAIN, SCRAM-SHA-"),
         (
@@ -85,7 +85,7 @@ def test_what_is_not_needed_is_not_read() -> None:
             {"security.protocol": "SSL", "enable.ssl.certificate.verification": "no"},
             "enable.ssl.certificate.verification=no is neither true nor false",
         ),
-        ({"socket.timeout.ms": "0"}, "socket.timeout.ms=0 is no positive number of milliseconds"),
+        ({"socket.timeout.ms": "0"}, "socket.timeout.ms=0 is not a positive number of milliseconds"),
         (TOKENS | {URL: ""}, f"{URL} is missing; OAUTHBEARER needs the https address of a token server, or file:///"),
         (TOKENS | {URL: "http://idp.example/token"}, f"{URL} must be https"),
         (TOKENS | {URL: f"https://me:{SECRET}@idp.example/token"}, f"{URL} must not contain a user or a password"),

@@ -69,7 +69,7 @@ def test_the_port_follows_tls(tmp_path: Path, tls: str, port: int) -> None:
         ),
         ("  mail: {m: {host: h, sender: a@b.c}}\n", "alerts.mail.m: mail m: it has no recipients"),
         ("  mail: {m: {tls: ssl}}\n", "alerts.mail.m.tls: 'ssl' is none of starttls, tls, none"),
-        ("  mail: {m: {port: 70000}}\n", "alerts.mail.m.port: '70000' is no port"),
+        ("  mail: {m: {port: 70000}}\n", "alerts.mail.m.port: '70000' is not a port"),
         (
             "  mail: {m: {host: h, sender: a@b.c, recipients: [d@e.f], user: u, password: plain}}\n",
             "alerts.mail.m.password: a secret does not belong into a file",

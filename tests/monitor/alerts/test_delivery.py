@@ -189,8 +189,8 @@ def test_a_url_that_cannot_work_is_refused_without_showing_it(url: str, headers:
     ("recipients", "host", "tls", "reason"),
     [
         ((), "mail.example.org", MailTls.TLS, "no recipients"),
-        (("nobody",), "mail.example.org", MailTls.TLS, "'nobody' is no address"),
-        (("a@b\r\nBcc: c@d",), "mail.example.org", MailTls.TLS, "is no address"),
+        (("nobody",), "mail.example.org", MailTls.TLS, "'nobody' is not an address"),
+        (("a@b\r\nBcc: c@d",), "mail.example.org", MailTls.TLS, "is not an address"),
         (("a@example.org",), "mail.example.org", MailTls.NONE, "a password needs TLS"),
     ],
 )

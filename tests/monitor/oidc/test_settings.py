@@ -84,7 +84,7 @@ def test_defaults_and_a_secret_in_a_file(tmp_path: Path) -> None:
     [
         ("http://127.0.0.1:5556/dex", "http://sso.example/", 5, "issuer: http://sso.example/ must be https"),
         ("http://127.0.0.1:5556/dex", "https://sso.example/?a=b", 5, "must not contain a query"),
-        ("http://127.0.0.1:5556/dex", "sso.example", 5, "is no https address"),
+        ("http://127.0.0.1:5556/dex", "sso.example", 5, "is not an https address"),
         ("    client_id: highwater\n", "", 4, "web.oidc.client_id: is missing"),
         ("client_id: highwater", "client_secret: tiger\n    client_id: x", 6, "a secret does not belong into a file"),
         ("client_id: highwater", "client_secret_file: none\n    client_id: x", 6, "cannot be read: No such file"),

@@ -84,7 +84,7 @@ def test_a_path_that_goes_up_is_refused_before_anything_is_read(tmp_path: Path) 
             tmp_path / quote(path, safe=""), f"/zookeeper?path={quote(path, safe='')}", MadeUpZooKeeper(TREE)
         )
         assert status == 400, path
-        assert "This is no path of a znode" in text
+        assert "This is not a path of a znode" in text
 
 
 @pytest.mark.parametrize("form", ["json", "text", "hex", "nonsense"])

@@ -20,7 +20,7 @@ def test_an_address_is_that_of_zookeeper_connect() -> None:
     "text", ["", "/kafka", "a:b", "a:0", "a:70000", "a:1:2", "a b:1", "a:1,,b:2", "a:1/x//y", "a:1/../b", "u:p@h:1"]
 )
 def test_what_is_no_address_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(UsageError, match=r"is not HOST:PORT|is no path") as error:
+    with pytest.raises(UsageError, match=r"is not HOST:PORT|is not a path") as error:
         address_of(text)
     assert "\n" not in str(error.value)
 

@@ -24,7 +24,7 @@ class MadeUpZooKeeper:
     def read(self, path: str, contains: str = "", page: int = 1) -> Znode:
         self.reads += 1
         if problem := path_problem(path):
-            raise ZooKeeperError(f"This is no path of a znode: {problem}.")
+            raise ZooKeeperError(f"This is not a path of a znode: {problem}.")
         if self._error:
             raise ZooKeeperError(self._error)
         if path not in self._tree:

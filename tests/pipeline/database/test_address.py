@@ -75,7 +75,7 @@ def test_a_password_is_shown_nowhere() -> None:
 
 
 def test_a_parameter_that_is_not_there() -> None:
-    with pytest.raises(SettingsError, match="ssl_caa is no parameter of this URL; did you mean ssl_ca"):
+    with pytest.raises(SettingsError, match="ssl_caa is not a parameter of this URL; did you mean ssl_ca"):
         dialect_of(read_address("mysql://u@h/d?ssl_caa=x")).connect()
 
 

@@ -18,7 +18,7 @@ def test_functions_are_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "is no Python file"),
+        (None, "is not a Python file"),
         ("def other(): ...", "has no function transform"),
         ("transform = 7", "has no function transform"),
         ("import nothing_of_this_name", "cannot be run: ModuleNotFoundError"),

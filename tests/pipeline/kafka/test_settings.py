@@ -100,15 +100,15 @@ def test_where_tokens_come_from(login: dict[str, str]) -> None:
     ("options", "message"),
     [
         ({}, "bootstrap.servers is missing; write it as HOST:PORT, several with commas between"),
-        ({"bootstrap.servers": "a"}, "bootstrap.servers: 'a' is no broker; write it as HOST:PORT"),
-        ({"bootstrap.servers": "a:99999"}, "bootstrap.servers: 'a:99999' is no broker"),
+        ({"bootstrap.servers": "a"}, "bootstrap.servers: 'a' is not a broker; write it as HOST:PORT"),
+        ({"bootstrap.servers": "a:99999"}, "bootstrap.servers: 'a:99999' is not a broker"),
         ({"bootstrap.server": "a:1"}, "kafka.bootstrap.server is unknown; did you mean bootstrap.servers?"),
         (
             SERVERS | {"security.protocol": "TLS"},
             "security.protocol=TLS is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL",
         ),
-        (SERVERS | {"request.timeout.ms": "1s"}, "request.timeout.ms=1s is no positive number of milliseconds"),
-        (SERVERS | {"retry.backoff.ms": "0"}, "retry.backoff.ms=0 is no positive number"),
+        (SERVERS | {"request.timeout.ms": "1s"}, "request.timeout.ms=1s is not a positive number of milliseconds"),
+        (SERVERS | {"retry.backoff.ms": "0"}, "retry.backoff.ms=0 is not a positive number"),
         (SERVERS | {"security.protocol": "SASL_SSL"}, "sasl.mechanism=GSSAPI is not supported; supported are PLAIN"),
         (
             SERVERS | {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256"},

@@ -180,7 +180,7 @@ def test_one_poisonous_value_is_null_or_is_named_with_its_offset(
 
 def test_damaged_avro_is_one_error() -> None:
     text = json.dumps(AVRO)
-    with pytest.raises(UnreadableValueError, match="no Avro of its schema"):
+    with pytest.raises(UnreadableValueError, match="not Avro of its schema"):
         AvroFormat(text).decode(b"\x02", text)
 
 

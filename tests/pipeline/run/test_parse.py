@@ -113,10 +113,18 @@ def test_a_trial_has_a_broker_of_its_own_and_keeps_nothing(folder: Path) -> None
             "subscribe: orders, startingOffset: earliest, ",
             "orders.yaml:13: sources.orders.options: option startingoffset is unknown; did you mean startingOffsets?",
         ),
-        ("format: csv", "format: cvs", "sources.customers.format: 'cvs' is no format of a source; did you mean csv?"),
-        ("format: noop", "format: kafka", "flows.drop.sink.format: 'kafka' is no format of a sink; known are console,"),
+        (
+            "format: csv",
+            "format: cvs",
+            "sources.customers.format: 'cvs' is not a format of a source; did you mean csv?",
+        ),
+        (
+            "format: noop",
+            "format: kafka",
+            "flows.drop.sink.format: 'kafka' is not a format of a sink; known are console,",
+        ),
         ("numRows: 5", "numrows: 5", "flows.keep.sink: option numrows of console is unknown; did you mean numRows?"),
-        ("numRows: 5", "numRows: few", "flows.keep.sink: numRows=few is no positive whole number"),
+        ("numRows: 5", "numRows: few", "flows.keep.sink: numRows=few is not a positive whole number"),
         (
             "from: scored",
             "from: score",

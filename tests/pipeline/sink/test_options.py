@@ -40,7 +40,7 @@ def test_what_is_given_is_read() -> None:
         ),
         ({"kafka.compression.type": "lz5"}, "kafka.compression.type=lz5 is none of none, gzip, snappy, lz4, zstd"),
         ({"kafka.acks": "1"}, "kafka.acks=1 is not supported: an idempotent producer needs all"),
-        ({"kafka.batch.size": "0"}, "kafka.batch.size=0 is no whole number from 1 to 67108864"),
+        ({"kafka.batch.size": "0"}, "kafka.batch.size=0 is not a whole number from 1 to 67108864"),
         ({"subscribe": "t"}, "subscribe is not supported: it is of a source; a sink has topic"),
         ({"delivery": "twice"}, "delivery=twice is none of at_least_once, exactly_once"),
         ({"tasks": "2"}, "tasks has no meaning without delivery=exactly_once"),
@@ -54,7 +54,7 @@ def test_what_is_given_is_read() -> None:
         ),
         (
             {**ONCE, "tasks": "none"},
-            "tasks=none is no whole number from 1 to 100000",
+            "tasks=none is not a whole number from 1 to 100000",
         ),
     ],
 )

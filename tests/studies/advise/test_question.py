@@ -49,7 +49,7 @@ def test_the_question_s_bounds_are_those_of_the_workload_too(tmp_path: Path) -> 
         (("{least: produce.p99}", "{}"), r"question.yaml:4: .*needs either least: METRIC or most: METRIC"),
         (("linger.ms: {", "lingre.ms: {"), r"question.yaml:6: touch.producers.client.lingre.ms: .*linger.ms"),
         (("producers.client.linger.ms: {", "load.rate: {"), r":6: touch: load.rate belongs to the question"),
-        (("producers.client.linger.ms: {", "producer.client.linger.ms: {"), r":6: touch: .* is no setting"),
+        (("producers.client.linger.ms: {", "producer.client.linger.ms: {"), r":6: touch: .* is not a setting"),
         (("[1, 2, 4]", "[]"), r"question.yaml:8: touch.system.config.num.io.threads: \[\] is neither a list"),
         (("[1, 2, 4]", "{from: 4, to: 1}"), r"question.yaml:8: .*from must be below to"),
         (("[1, 2, 4]", "{from: 4}"), r"question.yaml:8: .*to is missing"),

@@ -36,7 +36,7 @@ def test_the_answer_comes_first(ceilings: Path) -> None:
 def test_json_has_the_same(ceilings: Path) -> None:
     done = plan(EXAMPLE, "--ceilings", ceilings, "--json")
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    found = json.loads(done.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not a JSON"))
     assert found["schema"] == "capacity.plan/2"
     assert found["brokers_low"] <= found["brokers"] <= found["brokers_high"]
     assert {demand["resource"] for demand in found["state"]["demands"]} >= {"CPU", "disk space", "recovery"}

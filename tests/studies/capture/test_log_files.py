@@ -68,12 +68,11 @@ def test_what_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     out = ("--out", tmp_path / "trace")
     assert refusal(tmp_path / "empty", *out) == (
-        f"{tmp_path / 'empty'} is no log: it has no folder TOPIC-PARTITION with segments "
-        "(files like 00000000000000000000.log)"
+        f"{tmp_path / 'empty'} is not a log: it has no folder TOPIC-PARTITION with files like 00000000000000000000.log"
     )
     (tmp_path / "file").write_text("text")
     assert refusal(tmp_path / "file", *out).endswith(
-        "is no directory; name a log directory, or the folder of a partition"
+        "is not a directory; name a log directory, or the folder of a partition"
     )
     assert refusal(KAFKA, *out).startswith(f"{KAFKA} has 10 topics (__consumer_offsets, __transaction_state, ")
     assert refusal(KAFKA, "--topic", "none", *out).startswith(f"{KAFKA} has no partition of topic none; it has ")

@@ -190,7 +190,7 @@ def test_what_cannot_be_captured(broker: RunningBroker, tmp_path: Path) -> None:
             "tomorrow",
         ): "--from: 'tomorrow' is neither a time like 2026-11-27T14:00 nor an age like 2h",
         ("empty", "--from", "1h", "--to", "2h"): "--from 1h is not before --to 2h",
-        ("empty", "--offsets", "9:3"): "--offsets: '9:3' is no range A:B with A below B, for example 1000:2000",
+        ("empty", "--offsets", "9:3"): "--offsets: '9:3' is not a range A:B with A below B, for example 1000:2000",
         ("empty", "--for", "10s", "--from", "1h"): "--for is of what is written from now on; leave --from, --to and "
         "--offsets out",
         ("empty", "other"): "name one topic as SOURCE; several sources and --topic are for log directories",
@@ -204,7 +204,7 @@ def test_what_cannot_be_captured(broker: RunningBroker, tmp_path: Path) -> None:
         ("empty", "--master", "local[2]"): "--master is for --engine spark",
         ("empty", "--engine", "spark", "--master", "nonsense"): master_fault("nonsense"),
         ("empty", "--conf", "a=b"): "--conf is for --engine spark",
-        ("empty", "--name", "a b"): "--name: 'a b' is no name of a workload; use letters, digits, '.', '_' and '-'",
+        ("empty", "--name", "a b"): "--name: 'a b' is not a name of a workload; use letters, digits, '.', '_' and '-'",
     }
     for arguments, says in refusals.items():
         refused = call(*arguments, *on)
@@ -263,5 +263,5 @@ def test_json_of_a_comparison_and_its_exit_status(broker: RunningBroker, tmp_pat
     refused = call("compare", tmp_path / "one", tmp_path)
     assert (refused.exit_code, told(refused)) == (
         2,
-        f"error: {tmp_path} is no trace: it has no manifest.json; highwater capture makes one",
+        f"error: {tmp_path} is not a trace: it has no manifest.json; highwater capture makes one",
     )

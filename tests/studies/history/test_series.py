@@ -154,7 +154,7 @@ def test_a_change_that_is_known_is_told_with_its_reason(sample: Path, tmp_path: 
     assert change.acknowledged == "checksums are verified now"
     (change,) = series.changes(split_in_two, lambda metric: 0.05, better={RATE: "lower"})
     assert not change.is_worse
-    with pytest.raises(UsageError, match=r"e2e\.p98 is no metric of"):
+    with pytest.raises(UsageError, match=r"e2e\.p98 is not a metric of"):
         series.acknowledge(Acknowledgement("e2e.p98", "c05", "x", ""))
     with pytest.raises(UsageError, match="c99 is neither the time nor the commit of a run"):
         series.acknowledge(Acknowledgement(RATE, "c99", "x", ""))

@@ -309,7 +309,7 @@ def test_another_directory_is_no_lake(runs: list[Path], tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(UsageError, match="is not empty and no lake"):
         added(tmp_path, runs[0])
-    with pytest.raises(UsageError, match="is no lake; make one with"):
+    with pytest.raises(UsageError, match="is not a lake; make one with"):
         Manifest(tmp_path).groups()
 
 

@@ -378,11 +378,11 @@ def test_a_time_line_adds_up_the_seconds_of_all_trials(lake: Path, local: Connec
     ("arguments", "said"),
     [
         (("Q1",), "Q1 needs the workload: --param workload=WORKLOAD"),
-        (("Q13",), "Q13 is no question; did you mean Q"),
-        (("disk",), "disk is no question; did you mean disks?"),
+        (("Q13",), "Q13 is not a question; did you mean Q"),
+        (("disk",), "disk is not a question; did you mean disks?"),
         (("Q1", "--param", "wokload=x"), "Q1 has no parameter wokload; did you mean workload?"),
         (("Q1", "--param", "workload"), "--param: 'workload' is not of the form NAME=VALUE"),
-        (("Q3", "--param", "metric=produce.p98"), "produce.p98 is no metric; did you mean"),
+        (("Q3", "--param", "metric=produce.p98"), "produce.p98 is not a metric; did you mean"),
         (("Q7", "--param", "since=yesterday"), "--param since: Invalid isoformat string: 'yesterday'"),
         (("Q6", "--param", "bound=20"), "--param bound: '20' is not a duration with its unit"),
         (("Q3", "--sql", "-"), "give one question, or one statement with --sql"),
@@ -402,7 +402,7 @@ def test_what_is_no_lake_or_is_damaged_is_named(lake: Path, tmp_path: Path) -> N
     done = run(tmp_path / "none", "Q9")
     assert (done.exit_code, done.output) == (
         2,
-        f"error: {tmp_path / 'none'} is no lake; make one with: highwater bench lake add DIR --lake LAKE\n",
+        f"error: {tmp_path / 'none'} is not a lake; make one with: highwater bench lake add DIR --lake LAKE\n",
     )
     copy = tmp_path / "lake"
     shutil.copytree(lake, copy)

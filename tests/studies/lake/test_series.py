@@ -112,7 +112,7 @@ def test_the_page_of_a_history_takes_a_lake(lake: Path, tmp_path: Path) -> None:
     Manifest(empty).create()
     for directory, said in (
         (empty, "nothing stored yet; start with"),
-        (tmp_path / "none", "is no lake; make one with"),
+        (tmp_path / "none", "is not a lake; make one with"),
     ):
         done = run("history", "report", "--lake", directory)
         assert (done.exit_code, len(done.output.splitlines())) == (2, 1)
@@ -153,7 +153,7 @@ def test_a_plan_says_what_its_trials_can_show(lake: Path, tmp_path: Path) -> Non
     assert "has no three A/A pairs of payments" in planned("payments").stdout
     refused = run("plan", workload, "--lake", tmp_path)
     assert refused.exit_code == 2
-    assert "is no lake; make one with" in refused.output
+    assert "is not a lake; make one with" in refused.output
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_a_directory_without_figures_or_with_those_of_another_version_is_refused
     with pytest.raises(UsageError, match=r"holds no live figures; highwater bench telemetry live --state writes them"):
         Store(tmp_path)
     (tmp_path / "live.sqlite").write_bytes(b"no database at all, whatever its name says" * 100)
-    with pytest.raises(UsageError, match="is no readable database of live figures"):
+    with pytest.raises(UsageError, match="is not a readable database of live figures"):
         Store(tmp_path)
     (tmp_path / "live.sqlite").unlink()
     with Store(tmp_path, create=True) as store:
