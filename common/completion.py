@@ -14,9 +14,9 @@ from typing import Annotated, Any, Final
 import typer
 from typer._click import shell_completion
 
-VARIABLE: Final = "_HIGHWATER_COMPLETE"
+_VARIABLE: Final = "_HIGHWATER_COMPLETE"  # typer's, of a program with the name highwater
 _WORDS: Final = "_HIGHWATER_WORDS"
-_ASK: Final = f"{VARIABLE}=complete_lines {_WORDS}="
+_ASK: Final = f"{_VARIABLE}=complete_lines {_WORDS}="
 
 
 class Shell(StrEnum):
@@ -82,8 +82,8 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Shell that the scrip
 
 
 def answer_shells() -> None:
-    """Let this process answer a shell, if VARIABLE is set."""
-    if VARIABLE in os.environ:
+    """Let this process answer a shell, if one asks."""
+    if _VARIABLE in os.environ:
         shell_completion.add_completion_class(_Lines, "lines")
 
 

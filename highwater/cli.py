@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 from typer.exceptions import TyperException
 
-from highwater.common.completion import VARIABLE, answer_shells
+from highwater.common.completion import answer_shells
 from highwater.common.late_commands import Late, late_app
 from highwater.common.plain_help import show_plain_help
 from highwater.common.plain_letters import show_all
@@ -178,7 +178,7 @@ def main() -> None:
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     answer_shells()
     try:
-        status = app(standalone_mode=False, complete_var=VARIABLE)
+        status = app(standalone_mode=False, prog_name="highwater")
     except typer.Abort:
         status = 130
     except TyperException as error:

@@ -133,3 +133,9 @@ def test_beside_the_other_project_the_command_runs_or_says_why_not(wheels: tuple
     assert said.startswith("error: the package highwater is not in ")
     pip("install", "--no-deps", "--force-reinstall", ours)
     assert asked("highwater") == (0, VERSION, "")
+
+
+def test_usage_has_the_name_of_the_command_however_it_is_started() -> None:
+    """The commands of images and packages run the package."""
+    done = run(sys.executable, "-m", "highwater", "broker", "--help", PYTHONPATH=str(ROOT), TERM="dumb")
+    assert "Usage: highwater broker [OPTIONS]" in done.stdout
