@@ -36,6 +36,7 @@ _FILES = {
     "docs/results/speed.md": "# Speed\n\n```\n[not a](link)\n```\n",
     "images/a.png": "a picture",
     "loads/a.yaml": "rate: 1\n",
+    "docs/table.md": "# Table\n\n| a |\n|---|\n| `x\\|y` |\n",
     "loads/b/c.yaml": "```: 1\n",
     ".ci/gate": "#!/bin/sh\n",
     "monitor/web/static/icon.svg": "<svg xmlns='http://www.w3.org/2000/svg'/>",
@@ -109,6 +110,7 @@ def test_what_links_lead_to_becomes_a_page(source: Path, tmp_path: Path) -> None
     assert "[loads](../loads/README.md), [one](../loads/a.yaml.md), [the gate](../ci/gate.md)" in text
     assert "[a.yaml](a.yaml.md)" in (tmp_path / "pages/loads/README.md").read_text("utf-8")
     assert "````yaml\n```: 1\n````" in (tmp_path / "pages/loads/b/c.yaml.md").read_text("utf-8")
+    assert "| `x|y` |" in (tmp_path / "pages/docs/table.md").read_text("utf-8")
     assert "[not a](link)" in (tmp_path / "pages/docs/results/speed.md").read_text("utf-8")
 
 
@@ -213,9 +215,19 @@ def _parts(text: str) -> Counter[str]:
     found: Counter[str] = Counter()
 
     class _Reader(HTMLParser):
+        inside = ""
+
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            self.inside = tag if self.inside != "pre" else "pre"
             if tag in {"table", "tr", "td", "li", "pre", "h1", "h2", "h3", "img", "strong", "em"}:
                 found[tag] += 1
+
+        def handle_endtag(self, tag: str) -> None:
+            self.inside = "" if tag == "pre" else self.inside
+
+        def handle_data(self, data: str) -> None:
+            if self.inside == "code" and "|" in data:
+                found[data.strip()] += 1
 
     _Reader().feed(text)
     return found

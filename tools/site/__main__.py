@@ -2,7 +2,7 @@
 
     python -m tools.site [--out DIRECTORY] [--older ARCHIVE]…
 
-Exit status: 0 when each link leads somewhere, 1 when one does not, 2 for wrong use.
+Exit status: 0 when all is well, 1 when pages were built with faults, 2 when none were built.
 """
 
 from __future__ import annotations

@@ -43,7 +43,10 @@ def build_version(build: Build, folder: Path) -> Path:
     made = folder / build.version
     command = (sys.executable, "-m", "mkdocs", "build", "--config-file", place / "mkdocs.yml")
     tools = pinned_tools("site", "fetching what builds the documentation")
-    build.run(*command, "--site-dir", made, PYTHONPATH=str(tools), NO_MKDOCS_2_WARNING="true")
+    try:
+        build.run(*command, "--site-dir", made, PYTHONPATH=str(tools), NO_MKDOCS_2_WARNING="true")
+    except UsageError as error:
+        raise UsageError(f"MkDocs: {str(error).partition(' failed with ')[2]}") from None
     for path in [path for pattern in _NOT_NEEDED for path in made.glob(pattern)]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     (licence,) = tools.glob("mkdocs_material-*.dist-info/licenses/LICENSE")
@@ -85,7 +88,8 @@ def unpack(archive: Path, folder: Path) -> list[str]:
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_bytes(file.read())
     except (OSError, tarfile.TarError) as error:
-        raise UsageError(f"{archive} is no archive of the documentation: {error}") from None
+        reason = str(error).partition("\n")[0].removesuffix(":")
+        raise UsageError(f"{archive} is no archive of the documentation: {reason}") from None
     return versions
 
 

@@ -20,6 +20,8 @@ _FIRST: Final = ("README.md", "CHANGELOG.md", INDEX, "playbooks/README.md")
 _AS_THEY_ARE: Final = frozenset({".png", ".svg", ".jpg", ".json", ".jsonl", ".csv"})
 _LEXERS: Final = {"": "bash", ".yml": "yaml", ".j2": "jinja", ".properties": "ini", ".txt": "text"}
 _FENCED: Final = re.compile(r"(^```.*?^```[ \t]*$)", re.M | re.S)
+_ROW: Final = re.compile(r"^\|.*$", re.M)
+_CODE: Final = re.compile(r"`[^`\n]+`")
 _LINK: Final = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 
 
@@ -81,7 +83,13 @@ def _rewritten(text: str, page: str, follow: Callable[[str, str], str]) -> str:
         target = found[2]
         return found[0] if "://" in target else f"{found[1]}{follow(page, target)}{found[3]}"
 
-    return "".join(part if part.startswith("```") else _LINK.sub(one, part) for part in _FENCED.split(text))
+    def row(found: re.Match[str]) -> str:
+        """Code in a table: a code forge wants `\\|` there, and Python-Markdown shows the backslash."""
+        return _CODE.sub(lambda code: code[0].replace("\\|", "|"), found[0])
+
+    return "".join(
+        part if part.startswith("```") else _ROW.sub(row, _LINK.sub(one, part)) for part in _FENCED.split(text)
+    )
 
 
 def _listing(name: str, names: set[str]) -> str:
@@ -97,4 +105,5 @@ def _shown(name: str, text: str) -> str:
     suffix = Path(name).suffix
     lexer = _LEXERS.get(suffix, suffix.removeprefix("."))
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"^ *(`+)", text, re.M))])
-    return f"---\nsearch: {{exclude: true}}\n---\n# {name}\n\n{fence}{lexer}\n{text.rstrip()}\n{fence}\n"
+    head = "---\nsearch: {exclude: true}\nhide: [navigation, toc]\n---\n"
+    return f"{head}# {name}\n\n{fence}{lexer}\n{text.rstrip()}\n{fence}\n"

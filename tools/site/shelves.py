@@ -74,7 +74,9 @@ def results_of(source: Path) -> list[str]:
 
 def navigation(source: Path) -> list[object]:
     """The `nav` of MkDocs: a tab for the front page and one for each shelf."""
-    tabs: list[object] = [{"Highwater": ["README.md", {"All pages": INDEX}, {"Changes": "CHANGELOG.md"}]}]
+    tabs: list[object] = [
+        {"Highwater": [{"What it is": "README.md"}, {"All pages": INDEX}, {"Changes": "CHANGELOG.md"}]}
+    ]
     for shelf in read_shelves(source):
         pages: list[object] = []
         for group, entries in shelf.groups.items():
