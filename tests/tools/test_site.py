@@ -18,6 +18,7 @@ from highwater.common.errors import UsageError
 from tools.release.building import ROOT, Build
 from tools.release.site import site_archive
 from tools.site import __main__ as command
+from tools.site import picture
 from tools.site.building import NAME, build_version, unpack, write_front
 from tools.site.checking import faults_of
 from tools.site.pages import place_of, stage
@@ -178,6 +179,11 @@ def test_another_archive_is_refused(names: list[str], tmp_path: Path) -> None:
 def test_a_directory_that_is_no_site_is_left_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no site"):
         command.main(out=tmp_path)
+
+
+def test_a_picture_of_no_report_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no file: name the report"):
+        picture.main(tmp_path / "report.html")
 
 
 @pytest.mark.slow

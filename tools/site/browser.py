@@ -5,6 +5,7 @@ It is spoken to in the DevTools protocol over two pipes: JSON that ends with a z
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import select
@@ -87,6 +88,10 @@ class Browser:
             if time.monotonic() > until:
                 raise UsageError(f"Chromium: {expression} was not true within {_DEADLINE_S:g} s")
             time.sleep(0.05)
+
+    def picture(self) -> bytes:
+        """What is seen of the page, as PNG."""
+        return base64.b64decode(self._call("Page.captureScreenshot")["data"])
 
     def close(self) -> None:
         self._session = None
