@@ -11,7 +11,7 @@ from highwater.common.errors import UsageError
 from tests.npm_packages import locked, npm_packages
 
 ROOT = Path(__file__).parent.parent
-LOCKS = sorted(ROOT.glob("tests/compat/*/package-lock.json"))
+LOCKS = sorted(path for room in ("tests", "tools") for path in (ROOT / room).rglob("package-lock.json"))
 SAID = """\
 npm error code EINTEGRITY
 npm error Integrity checksum failed when using sha512: wanted sha512-cd== but got sha512-ab==.
