@@ -31,6 +31,8 @@ _PLACES: Final = {
     "module_utils": "plugins/module_utils",
 }
 _LEFT_OUT: Final = ("README.md", ".yamllint", ".ansible-lint", "ansible.cfg", "inventories/lab/")
+# What is not committed yet too, so that tests of a working tree see it; a clean clone has none.
+_SEEN: Final = ("--cached", "--others", "--exclude-standard")
 # Beside what highwater_wheelhouse builds from.
 _ALSO_IN_SOURCE: Final = ("workloads/",)
 _REWRITTEN: Final = (".j2", ".md", ".py", ".yml")
@@ -153,7 +155,7 @@ def _placed(path: str) -> str:
 
 
 def _tracked(clone: Path, under: str) -> list[Path]:
-    return [Path(name) for name in run(clone, "git", "ls-files", "-z", under).split("\0") if name]
+    return [Path(name) for name in run(clone, "git", "ls-files", "-z", *_SEEN, under).split("\0") if name]
 
 
 def _of_source(clone: Path) -> tuple[str, ...]:
