@@ -30,6 +30,7 @@ from highwater.results.models import (
 )
 from highwater.results.storage import PROBES_SCHEMA, StorageProbes
 from highwater.studies.advise.question import QUESTION_SCHEMA, Question
+from highwater.studies.capacity.load import LOAD_SCHEMA, Load
 
 
 def _of(model: type[BaseModel], title: str) -> dict[str, Any]:
@@ -68,6 +69,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "partitions": lambda: _of(PartitionLine, "a line of partitions.jsonl"),
     "events": lambda: _of(EventLine, "a line of events.jsonl"),
     "question": lambda: _of(Question, QUESTION_SCHEMA),
+    "load": lambda: _of(Load, LOAD_SCHEMA),
     "advice": lambda: _of(Advice, ADVICE_SCHEMA),
     "gate-policy": lambda: _of(Policy, POLICY_SCHEMA),
 }

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from highwater.common.quantities import BYTE_RATE, DURATION, LINK_SPEED, PERCENT, SIZE
+from highwater.common.quantities import BYTE_RATE, DURATION, LINK_SPEED, PERCENT, SIZE, Quantity
 from highwater.common.units import NANOSECONDS
 
 
@@ -16,11 +16,15 @@ def _per(parse: Callable[[object], Decimal], divisor: int = 1) -> BeforeValidato
     return BeforeValidator(lambda value: float(parse(value) / divisor))
 
 
-BytesPerS = Annotated[float, _per(BYTE_RATE.above_zero)]
-BytesPerSOrNone = Annotated[float, _per(BYTE_RATE.parse)]
-NetworkBytesPerS = Annotated[float, _per(LINK_SPEED.above_zero, 8)]
-SpanS = Annotated[float, _per(DURATION.above_zero, NANOSECONDS["s"])]
-SpanSOrNone = Annotated[float, _per(DURATION.parse, NANOSECONDS["s"])]
-SizeBytes = Annotated[int, BeforeValidator(SIZE.integer), Field(ge=1)]
-Ratio = Annotated[float, _per(PERCENT.parse)]
-Share = Annotated[float, _per(PERCENT.above_zero), Field(le=1)]
+def _written(quantity: Quantity) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": quantity.pattern, "description": quantity.form})
+
+
+BytesPerS = Annotated[float, _per(BYTE_RATE.above_zero), _written(BYTE_RATE)]
+BytesPerSOrNone = Annotated[float, _per(BYTE_RATE.parse), _written(BYTE_RATE)]
+NetworkBytesPerS = Annotated[float, _per(LINK_SPEED.above_zero, 8), _written(LINK_SPEED)]
+SpanS = Annotated[float, _per(DURATION.above_zero, NANOSECONDS["s"]), _written(DURATION)]
+SpanSOrNone = Annotated[float, _per(DURATION.parse, NANOSECONDS["s"]), _written(DURATION)]
+SizeBytes = Annotated[int, BeforeValidator(SIZE.integer), Field(ge=1), _written(SIZE)]
+Ratio = Annotated[float, _per(PERCENT.parse), _written(PERCENT)]
+Share = Annotated[float, _per(PERCENT.above_zero), Field(le=1), _written(PERCENT)]

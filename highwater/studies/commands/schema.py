@@ -15,8 +15,8 @@ def schema(
         str,
         typer.Argument(
             metavar="NAME",
-            help="workload, gate-policy, question; manifest, env, analysis, probes, calibration, search, gate, advice, "
-            "comparison; of a trial summary, verdict, windows, host, partitions, events.",
+            help="workload, gate-policy, question, load; manifest, env, analysis, probes, calibration, search, gate, "
+            "advice, comparison; of a trial summary, verdict, windows, host, partitions, events.",
         ),
     ] = "workload",
 ) -> None:
