@@ -75,10 +75,11 @@ format: setup-dev ## Let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 .PHONY: docs
-docs: setup-dev ## Write the pages that are made from the code: modules.md, commands.md, tuning-knobs.md and the table of faults.md in docs/
+docs: setup-dev ## Write the pages that are made from the code: modules.md, commands.md, tuning-knobs.md and the table of faults.md in docs/, and schemas/
 	$(BIN)/python -m tests.modules_page
 	$(BIN)/python -m tests.commands_page
 	$(BIN)/python -m tests.faults_page
+	$(BIN)/python -m tests.schemas_folder
 	$(BIN)/python -m highwater.tuning.catalogue > docs/tuning-knobs.md
 
 .PHONY: lock audit

@@ -22,6 +22,7 @@ DOCUMENTS = sorted(
         *ROOT.glob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "playbooks").rglob("*.md"),
+        *(ROOT / "schemas").rglob("*.md"),
         *(ROOT / "tests").rglob("*.md"),
     ]
 )
