@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tools.release import image
-from tools.release.debian import SystemPackage, package_of
+from tools.release.bill import Part
+from tools.release.debian import part_of
 from tools.release.oci import Image, layer_of, write_archive
 from tools.release.places import LocalPython
 
@@ -25,6 +26,7 @@ def _image(place: Path, architecture: str = "amd64") -> Image:
     root = place / architecture
     (root / "var/lib/dpkg/status.d").mkdir(parents=True)
     (root / "var/lib/dpkg/status.d/libc6").write_text(_CONTROL.replace("amd64", architecture))
+    (root / "lib/site-packages/typing_extensions-4.16.0.dist-info").mkdir(parents=True)
     (root / "log").mkdir(mode=0o755)
     (root / "one").write_text("one")
     (root / "other").hardlink_to(root / "one")
@@ -86,14 +88,15 @@ def test_an_archive_for_two_processors_has_one_index_of_both(tmp_path: Path) -> 
     index = json.loads(_follow(files, named))
     assert [each["platform"]["architecture"] for each in index["manifests"]] == ["amd64", "arm64"]
     assert "manifest.json" not in files  # Docker before 25 would take the first for its own
-    assert image.packages_in(path) == [
-        SystemPackage("libc6", "2.41-12", "amd64"),
-        SystemPackage("libc6", "2.41-12", "arm64"),
+    assert image.parts_of(path) == [
+        Part("deb", "libc6", "2.41-12", "amd64"),
+        Part("deb", "libc6", "2.41-12", "arm64"),
+        Part("pypi", "typing-extensions", "4.16.0"),
     ]
 
 
 def test_a_note_of_a_package_is_read() -> None:
-    assert package_of(_CONTROL) == SystemPackage("libc6", "2.41-12", "amd64")
+    assert part_of(_CONTROL) == Part("deb", "libc6", "2.41-12", "amd64")
 
 
 def test_an_image_is_tried_where_its_processor_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

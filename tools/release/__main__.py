@@ -21,11 +21,10 @@ import typer
 from highwater.common.errors import UsageError
 from highwater.common.units import size_text
 from tools.release import compiled, deb, image
-from tools.release.bill import write_bill
+from tools.release.bill import Part, write_bill
 from tools.release.building import ROOT, Build, clean_build
 from tools.release.collection import collection, try_collection
 from tools.release.deb_host import try_package
-from tools.release.debian import SystemPackage
 from tools.release.places import LocalPython, Place, fitting, places, try_everywhere, why_no_hosts
 from tools.release.site import site_archive, try_site
 from tools.release.wheels import pure_wheel, source_distribution
@@ -35,14 +34,15 @@ from tools.release.wheels import pure_wheel, source_distribution
 class Kind:
     """build: writes files into Build.out, after the kinds that it needs. test: what was seen of one file, by line.
 
-    system: Debian's packages in a file. has_bill: whether pip installs something with it, which its bill lists.
+    parts: what a file holds, where it is more than pip would install. has_bill: whether pip installs something with it,
+    which its bill lists.
     """
 
     name: str
     build: Callable[[Build], list[Path]]
     test: Callable[[Path, tuple[Place, ...]], list[str]]
     needs: tuple[str, ...] = ()
-    system: Callable[[Path], Iterable[SystemPackage]] = lambda path: ()
+    parts: Callable[[Path], Iterable[Part]] = lambda path: ()
     has_bill: bool = True
 
 
@@ -59,7 +59,7 @@ KINDS: Final = (
     Kind("sdist", source_distribution, _try_source),
     Kind("wheel", pure_wheel, _try_wheel),
     Kind("compiled", compiled.compiled_wheels, _try_wheel, needs=("wheel",)),
-    Kind("image", image.images, image.try_image, needs=("wheel", "compiled"), system=image.packages_in),
+    Kind("image", image.images, image.try_image, needs=("wheel", "compiled"), parts=image.parts_of),
     Kind("collection", collection, try_collection),
     Kind("site", site_archive, try_site, has_bill=False),
     Kind("deb", deb.packages, try_package, needs=("wheel", "compiled")),
@@ -112,7 +112,7 @@ def main(
             for path in paths:
                 there = Path(shutil.copy(path, out))
                 if kind.has_bill:
-                    write_bill(there, _digest(path), build, kind.system(path))
+                    write_bill(there, _digest(path), build, kind.parts(path))
     chosen = _places(tests)
     untested = "not tested" if tests is Tests.NONE else "not tested: no such Python or processor here"
     rows, failed = [], False

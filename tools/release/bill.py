@@ -8,14 +8,23 @@ import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from tools.release.building import Build, release_tools
-from tools.release.debian import SystemPackage
 from tools.release.pins import installed_with
 
 
-def write_bill(artefact: Path, digest: str, build: Build, system: Iterable[SystemPackage] = ()) -> Path:
-    """Write it beside the artefact. The versions are those with which the tests pass. system: what else is in it."""
+class Part(NamedTuple):
+    """kind: pypi or deb."""
+
+    kind: str
+    name: str
+    version: str
+    architecture: str = ""
+
+
+def write_bill(artefact: Path, digest: str, build: Build, parts: Iterable[Part] = ()) -> Path:
+    """Write it beside the artefact. parts: what is in it; otherwise what pip installs with it, as the tests have it."""
     sys.path.append(str(release_tools()))
     from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.bom import Bom, BomMetaData
@@ -40,16 +49,12 @@ def write_bill(artefact: Path, digest: str, build: Build, system: Iterable[Syste
         metadata=BomMetaData(component=ours, timestamp=datetime.fromtimestamp(build.epoch_s, UTC)),
         serial_number=uuid.uuid5(uuid.NAMESPACE_URL, digest),
     )
-    for name, version in installed_with(project["dependencies"]):
-        locator = PackageURL("pypi", None, name, version)
-        needed = Component(name=name, version=version, type=ComponentType.LIBRARY, purl=locator, bom_ref=str(locator))
-        bill.components.add(needed)
-        bill.register_dependency(ours, [needed])
-    for package in system:
-        locator = PackageURL("deb", "debian", package.name, package.version, {"arch": package.architecture})
+    for part in [*parts] or [Part("pypi", *each) for each in installed_with(project["dependencies"])]:
+        of_debian = {"arch": part.architecture} if part.kind == "deb" else None
+        locator = PackageURL(part.kind, "debian" if of_debian else None, part.name, part.version, of_debian)
         needed = Component(
-            name=package.name,
-            version=package.version,
+            name=part.name,
+            version=part.version,
             type=ComponentType.LIBRARY,
             purl=locator,
             bom_ref=str(locator),

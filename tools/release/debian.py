@@ -6,12 +6,12 @@ Nothing is installed and no script of a package runs, so that neither root nor a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from email import message_from_string
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from highwater.bench.user_cache import need
+from tools.release.bill import Part
 from tools.release.building import run
 from tools.release.places import ARCHITECTURES
 
@@ -19,25 +19,18 @@ _KEYS: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _ARCHIVE: Final = "http://deb.debian.org/debian"
 
 
-@dataclass(frozen=True, slots=True)
-class SystemPackage:
-    name: str
-    version: str
-    architecture: str
-
-
-@dataclass(frozen=True, slots=True)
-class Package(SystemPackage):
+class Package(NamedTuple):
     """path: the .deb. control: what dpkg would note of it."""
 
+    name: str
     path: Path
     control: str
 
 
-def package_of(control: str) -> SystemPackage:
+def part_of(control: str) -> Part:
     """What such a note is about."""
     fields = message_from_string(control)
-    return SystemPackage(fields["Package"], fields["Version"], fields["Architecture"])
+    return Part("deb", fields["Package"], fields["Version"], fields["Architecture"])
 
 
 def fetch(suite: str, machine: str, names: Iterable[str], place: Path) -> list[Package]:
@@ -72,7 +65,7 @@ def fetch(suite: str, machine: str, names: Iterable[str], place: Path) -> list[P
 
 def _package(path: Path) -> Package:
     control = run(path.parent, "dpkg-deb", "--field", path)
-    return Package(**asdict(package_of(control)), path=path, control=control)
+    return Package(part_of(control).name, path, control)
 
 
 def unpack(packages: Iterable[Package], root: Path) -> None:

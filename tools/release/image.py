@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import sys
 import tarfile
 import tomllib
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from packaging.utils import canonicalize_name
+
+from tools.release.bill import Part
 from tools.release.building import ROOT, Build, run
-from tools.release.debian import Package, SystemPackage, fetch, package_of, unpack
+from tools.release.debian import Package, fetch, part_of, unpack
 from tools.release.installed_tree import installed_tree, write_byte_code
-from tools.release.oci import Image, layer_of, write_archive
+from tools.release.oci import Image, Layer, layer_of, write_archive
 from tools.release.places import ARCHITECTURES, SUITES, Place
 
 SUITE: Final = "trixie"
@@ -34,6 +40,24 @@ _PACKAGES: Final = (
     f"libpython{_PYTHON}-stdlib",
     f"python{_PYTHON}-minimal",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Details:
+    name: str
+    extras: tuple[str, ...]
+    command: tuple[str, ...]
+    machines: tuple[str, ...]
+
+
+# Also the names of files: what is after the version.
+KINDS: Final = {
+    "image": _Details(
+        "highwater", (), ("broker", "start", "--config", "/etc/highwater/server.properties"), tuple(ARCHITECTURES)
+    ),
+    # Load from plain processes: without Spark, and without Java. HdrHistogram has no wheel for other processors.
+    "bench-image": _Details("highwater-bench", ("gate",), ("bench", "--help"), ("x86_64",)),
+}
 # What others need for their scripts, which do not run here, and for Python at a terminal.
 _NOT_UNPACKED: Final = frozenset(
     {"debconf", "libdb5.3t64", "libncursesw6", "libreadline8t64", "libtinfo6", "mawk", "openssl", "readline-common"}
@@ -81,25 +105,27 @@ nobody:x:65534:65534:nobody:/nonexistent:/bin/false
 """
 # Where scanners look for the packages of an image that has no dpkg.
 _NOTES: Final = "var/lib/dpkg/status.d"
+_DISTRIBUTION: Final = re.compile(r"/site-packages/([^/]+)-([^/-]+)\.dist-info$")
 _PACKED: Final = b"\x1f\x8b"
 _SETTINGS: Final = Path(__file__).with_name("image.properties")
 
 
 def images(build: Build) -> list[Path]:
-    """An archive for each processor, and one of both for registries. Needs the wheels in `build.out`."""
-    made = {machine: _image(build, machine) for machine in ARCHITECTURES}
-    name = f"highwater:{build.version}"
-    stem = f"highwater_kafka-{build.version}-image"
-    paths = [build.out / f"{stem}-{machine}.tar" for machine in made]
-    for path, image in zip(paths, made.values(), strict=True):
-        write_archive(path, name, [image], build.epoch_s)
-    both = build.out / f"{stem}.tar"
-    write_archive(both, name, made.values(), build.epoch_s)
-    return [*paths, both]
+    """An archive for each processor, and one of all for registries. Needs the wheels in `build.out`."""
+    paths = []
+    for kind, details in KINDS.items():
+        made = {machine: _image(build, kind, machine) for machine in details.machines}
+        archives = {f"-{machine}": [image] for machine, image in made.items()}
+        if len(made) > 1:
+            archives[""] = [*made.values()]
+        for machine, each in archives.items():
+            paths.append(build.out / f"highwater_kafka-{build.version}-{kind}{machine}.tar")
+            write_archive(paths[-1], f"{details.name}:{build.version}", each, build.epoch_s)
+    return paths
 
 
-def packages_in(archive: Path) -> list[SystemPackage]:
-    """Debian's packages of an image, or of several, by the notes in it."""
+def parts_of(archive: Path) -> list[Part]:
+    """What is in an image, or in several: Debian's packages by the notes in it, Python's by their names."""
     found = set()
     with tarfile.open(archive) as blobs:
         for blob in blobs:
@@ -110,13 +136,15 @@ def packages_in(archive: Path) -> list[SystemPackage]:
             with tarfile.open(fileobj=content, mode="r|gz") as layer:
                 for entry in layer:
                     if entry.name.startswith(f"{_NOTES}/") and (note := layer.extractfile(entry)):
-                        found.add(package_of(note.read().decode()))
-    return sorted(found, key=lambda package: (package.name, package.architecture))
+                        found.add(part_of(note.read().decode()))
+                    elif named := _DISTRIBUTION.search(entry.name):
+                        found.add(Part("pypi", canonicalize_name(named[1]), named[2]))
+    return sorted(found)
 
 
 def try_image(artefact: Path, chosen: tuple[Place, ...]) -> list[str]:
     """One line, where this machine has podman and the processor. Raises UsageError if the image does not do."""
-    if not chosen or not artefact.stem.endswith(("-image", platform.machine())):
+    if not chosen or not artefact.stem.endswith(("-image", f"-{platform.machine()}")):
         return []
     if os.geteuid() != 0 or not shutil.which("podman"):
         return ["not tested: that needs root and podman: apt-get install -y podman runc"]
@@ -136,17 +164,23 @@ def try_image(artefact: Path, chosen: tuple[Place, ...]) -> list[str]:
         return [run(ROOT, *alone, *inside, artefact, name).strip().splitlines()[-1]]
 
 
-def _image(build: Build, machine: str) -> Image:
-    place = build.scratch / f"image-{machine}"
-    ours = place / "ours"
-    installed_tree(build, _PYTHON, machine, ours / "usr/lib/highwater")
-    _add_to(ours)
-    packages = fetch(SUITE, machine, _PACKAGES, place / "debian")
-    base = _base(place / "base", [package for package in packages if package.name not in _NOT_UNPACKED])
+def _image(build: Build, kind: str, machine: str) -> Image:
+    place = build.scratch / f"{kind}-{machine}"
+    installed_tree(build, _PYTHON, machine, place / "usr/lib/highwater", KINDS[kind].extras)
+    _add_to(place)
     owners = {LOG_DIRECTORY.removeprefix("/"): USER}
-    layers = (layer_of(base, build.epoch_s, {}), layer_of(ours, build.epoch_s, owners))
+    layers = (_debian(build, machine), layer_of(place, build.epoch_s, owners))
     created = datetime.fromtimestamp(build.epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Image(ARCHITECTURES[machine], layers, _config(build, created), created)
+    return Image(ARCHITECTURES[machine], layers, _config(build, created, KINDS[kind]), created)
+
+
+@lru_cache
+def _debian(build: Build, machine: str) -> Layer:
+    """One for all kinds."""
+    place = build.scratch / f"debian-{machine}"
+    packages = fetch(SUITE, machine, _PACKAGES, place)
+    base = _base(place / "root", [package for package in packages if package.name not in _NOT_UNPACKED])
+    return layer_of(base, build.epoch_s, {})
 
 
 def _add_to(ours: Path) -> None:
@@ -188,11 +222,11 @@ def _plain(root: Path) -> None:
             path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
 
 
-def _config(build: Build, created: str) -> dict[str, Any]:
+def _config(build: Build, created: str, details: _Details) -> dict[str, Any]:
     revision = build.run("git", "rev-parse", "HEAD").strip()
     project = tomllib.loads((build.source / "pyproject.toml").read_text("utf-8"))["project"]
     labels = {
-        "title": "Highwater",
+        "title": details.name,
         "description": project["description"],
         "version": build.version,
         "revision": revision,
@@ -204,7 +238,7 @@ def _config(build: Build, created: str) -> dict[str, Any]:
         "User": f"{USER}:{USER}",
         "Env": ["PATH=/usr/bin", "LANG=C.UTF-8", "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"],
         "Entrypoint": ["highwater"],
-        "Cmd": ["broker", "start", "--config", "/etc/highwater/server.properties"],
+        "Cmd": [*details.command],
         "WorkingDir": "/",
         "Volumes": {LOG_DIRECTORY: {}},
         "ExposedPorts": {"9092/tcp": {}},

@@ -38,15 +38,16 @@ class _Podman:
         runtime = ("--runtime", "runc") if shutil.which("runc") else ()
         self._command = ("podman", "--root", place / "storage", "--runroot", place / "run", *runtime)
 
-    def __call__(self, *words: str | Path, status: int = 0) -> str:
-        """What it prints; on standard error, if that is to end with another status than 0."""
+    def __call__(self, *words: str | Path, status: tuple[int, ...] = (0,)) -> str:
+        """What it prints, on standard error if nothing else."""
         done = subprocess.run([*self._command, *words], capture_output=True, text=True, check=False)
-        if done.returncode != status:
-            sys.exit(f"podman {words[0]} ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-400:]}")
-        return (done.stderr if status else done.stdout).strip()
+        said = done.stdout.strip() or done.stderr.strip()
+        if done.returncode not in status:
+            sys.exit(f"podman {words[0]} ended with {done.returncode}: {said[-400:]}")
+        return said
 
-    def run(self, image: str, *options: str, status: int = 0) -> str:
-        return self("run", "--network=host", *_LIMITS, *_ULIMITS, *options, image, status=status)
+    def run(self, image: str, *options: str, words: tuple[str, ...] = (), status: tuple[int, ...] = (0,)) -> str:
+        return self("run", "--network=host", *_LIMITS, *_ULIMITS, *options, image, *words, status=status)
 
     @contextmanager
     def broker(self, image: str) -> Iterator[str]:
@@ -62,9 +63,24 @@ def main(archive: Path, place: Path) -> None:
     podman = _Podman(place)
     image = podman("load", "--quiet", "--input", archive).rpartition(": ")[2]
     (found,) = json.loads(podman("image", "inspect", image))
-    if found["Size"] > _MOST_BYTES:
-        sys.exit(f"{found['Size']} bytes unpacked, where {_MOST_BYTES} are the most")
     podman("volume", "create", "log")
+    if "highwater-bench:" in image:
+        seen = _try_benchmark(podman, image)
+    elif found["Size"] > _MOST_BYTES:
+        sys.exit(f"{found['Size']} bytes unpacked, where {_MOST_BYTES} are the most")
+    else:
+        seen = _try_broker(podman, image)
+    print(f"podman: {found['Size'] / 1e6:.0f} MB unpacked; {seen}")  # noqa: T201
+
+
+def _try_benchmark(podman: _Podman, image: str) -> str:
+    """Measures a broker of its own. On a busy machine no figure is valid (4), but all records are there."""
+    load = ("--launcher=process", "--rate=200/s", "--for=3s", "--warmup=1s", "--trials=1", "--quiet")
+    options = ("--volume=log:/var/lib/highwater", "--tmpfs=/tmp")
+    return podman.run(image, *options, words=("bench", "run", *load, "--out=/var/lib/highwater/result"), status=(0, 4))
+
+
+def _try_broker(podman: _Podman, image: str) -> str:
     started_s = time.monotonic()
     with podman.broker(image) as name:
         first_s = _answered() - started_s
@@ -77,12 +93,12 @@ def main(archive: Path, place: Path) -> None:
         podman("stop", "--time", "60", name)
         if (ended := podman("inspect", "--format", "{{.State.ExitCode}}", name)) != "0":
             sys.exit(f"the broker ended with {ended} at SIGTERM")
-    refused = podman.run(image, "--rm", "--volume=log:/var/lib/highwater:ro", status=2)
+    refused = podman.run(image, "--rm", "--volume=log:/var/lib/highwater:ro", status=(2,))
     if refused.count("\n") or "/var/lib/highwater" not in refused:
         sys.exit(f"a volume that cannot be written is refused with: {refused}")
-    print(  # noqa: T201
-        f"podman: first answer after {first_s:.1f} s, after SIGKILL {again_s:.1f} s; user {user}; "
-        f"{found['Size'] / 1e6:.0f} MB unpacked; a volume that is read-only is refused"
+    return (
+        f"user {user}; first answer after {first_s:.1f} s, after SIGKILL {again_s:.1f} s; "
+        "a volume that is read-only is refused"
     )
 
 
