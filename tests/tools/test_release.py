@@ -65,6 +65,7 @@ def test_a_file_is_tried_where_pip_takes_it(name: str, place: Place, fits: bool)
 
 def test_a_python_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "program_of", lambda version: None if version in ("3.12", "3.14") else "python")
+    monkeypatch.setattr(compiled, "program_of_debian", lambda version: None)
     assert compiled.left_out() == "compiled wheels for Python 3.12, 3.14: there is no such Python here"
     monkeypatch.setattr(compiled, "program_of", lambda version: "python")
     assert compiled.left_out() == ""
