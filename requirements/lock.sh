@@ -35,6 +35,7 @@ echo "kafka-python" | lock kafka-python.txt "kafka-python, whose sources have it
 program requirements/uv.txt "What makes these files" "uv==0.13.9"
 program requirements/pip-audit.txt "What asks for known vulnerabilities" "pip-audit==2.10.1"
 program requirements/oidc-provider-mock.txt "A provider of logins, for tests" "oidc-provider-mock==0.3.4"
+program requirements/kubernetes-validate.txt "What checks manifests for Kubernetes, for tests" "kubernetes-validate==1.37.0"
 program requirements/release.txt "What make release builds with" "ziglang==0.17.1
 cyclonedx-python-lib==11.12.0"
 # It needs colorama on Linux too. The newest pymdown-extensions for each Python would make other bytes with each.

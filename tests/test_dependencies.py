@@ -73,6 +73,7 @@ PROGRAMS = {
     ROOT / "requirements/uv.txt": ("uv", None),
     ROOT / "requirements/pip-audit.txt": ("pip-audit", None),
     ROOT / "requirements/oidc-provider-mock.txt": ("oidc-provider-mock", OIDC_PROVIDER_MOCK),
+    ROOT / "requirements/kubernetes-validate.txt": ("kubernetes-validate", None),
     ROOT / "requirements/kafka-python.txt": ("kafka-python", PINS[canonicalize_name("kafka-python")]),
     ROOT / "highwater/studies/history/otava.txt": ("apache-otava", OTAVA_VERSION),
 }
