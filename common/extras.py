@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,10 @@ _CLONE: Final = Path(__file__).resolve().parent.parent
 
 def how_to_install(extra: str = "") -> str:
     """A command for the Python that runs. It names what Highwater came from, so that the version stays as it is."""
-    return f"{shlex.quote(sys.executable)} -m pip install {_what(f'[{extra}]' if extra else '')}"
+    what = _what(f"[{extra}]" if extra else "")
+    if find_spec("pip") is None:  # a package of Debian, an image
+        return f"python3 -m venv highwater && highwater/bin/pip install {what}"
+    return f"{shlex.quote(sys.executable)} -m pip install {what}"
 
 
 def _what(extras: str) -> str:

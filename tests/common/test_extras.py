@@ -57,6 +57,14 @@ def test_what_came_from_an_index_is_named_with_its_version(tmp_path: Path, monke
     assert shlex.split(extras.how_to_install("lake"))[-1] == "highwater-kafka[lake]==1.0"
 
 
+def test_where_there_is_no_pip_another_environment_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted(monkeypatch, tmp_path, None)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    assert extras.how_to_install("lake") == (
+        "python3 -m venv highwater && highwater/bin/pip install 'highwater-kafka[lake]==1.0'"
+    )
+
+
 def test_what_is_not_installed_needs_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noted(monkeypatch, tmp_path, None)
     monkeypatch.setattr(metadata, "distribution", not_installed)
