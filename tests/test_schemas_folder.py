@@ -18,6 +18,8 @@ from tests.schemas_folder import FOLDER, ROOT, documents, pointed
 
 # Files of pipelines have no schema. Of workloads: what others include and is not whole, and what takes a variant away.
 WITHOUT = {
+    "examples/containers/compose.yaml",
+    "examples/containers/kubernetes.yaml",
     "examples/shop.yaml",
     "examples/windows.yaml",
     "workloads/broker-beside-kafka/cluster-latency-ceiling.yaml",
