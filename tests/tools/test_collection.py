@@ -107,6 +107,9 @@ def test_ansible_versions_are_those_of_the_project(tree: Path) -> None:
     assert runtime == {"requires_ansible": requires_ansible(project)}
     galaxy = yaml.safe_load((tree / "galaxy.yml").read_text("utf-8"))
     assert (galaxy["namespace"], galaxy["name"], galaxy["version"]) == ("highwater", "kafka", project["version"])
+    asked = next(each for each in project["optional-dependencies"]["provision"] if each.startswith("ansible-core"))
+    for page in (tree / "README.md", ROOT / "docs/operations.md"):
+        assert f"pip install '{asked}'" in page.read_text("utf-8")
     pinned, oldest = ansible_versions()
     assert pinned.startswith("2.19.")
     assert oldest == "2.17.*"
