@@ -99,7 +99,7 @@ class _Tried:
     def refuses(self, other: Path) -> None:
         """The package of another suite: the line names the Python that it lacks."""
         self._send(other)
-        said = self._run(f"! {_APT} install --no-install-recommends /root/{other.name} 2>&1")
+        said = self._run(f"! {_APT.replace(' -qq', '')} install /root/{other.name} 2>&1")
         assert re.search(r"Depends:? python3 \(", said), said
         self._run(f"rm /root/{other.name}")
 
