@@ -16,9 +16,10 @@ from highwater.monitor.web.zookeeper_tables import servers_table
 from highwater.monitor.zookeeper.address import child_path, parents_of
 from highwater.monitor.zookeeper.changes import session_text
 from highwater.monitor.zookeeper.meaning import Meaning, meaning, title
-from highwater.monitor.zookeeper.source import Child, Znode, ZooKeeperError
+from highwater.monitor.zookeeper.source import Child, NoSuchZnodeError, NotAZnodePathError, Znode, ZooKeeperError
 
 _SECTION: Final = "/zookeeper"
+_STATUS_OF: Final[dict[type[ZooKeeperError], int]] = {NotAZnodePathError: 400, NoSuchZnodeError: 404}
 _LONGEST_TEXT: Final = 32 * 1024
 _KRAFT_SOURCE: Final = "kafka controller"
 _NOT_NAMED: Final = (
@@ -68,7 +69,7 @@ def browser(call: Call) -> Response:
     try:
         znode = _read(call)
     except ZooKeeperError as error:
-        status = 404 if "no such znode" in str(error) else 400 if "no path" in str(error) else 503
+        status = _STATUS_OF.get(type(error), 503)
         values["problem"] = str(error)
     else:
         form, text, cut = byte_text(znode.data, call.query.get("as", ""), _LONGEST_TEXT)
@@ -94,7 +95,7 @@ def znode_as_json(call: Call) -> Response:
     try:
         znode = _read(call)
     except ZooKeeperError as error:
-        status = 404 if "no such znode" in str(error) else 400 if "no path" in str(error) else 503
+        status = _STATUS_OF.get(type(error), 503)
         return JSONResponse({"error": str(error)}, status)
     said: Meaning | None = meaning(znode.path, znode.data)
     return JSONResponse(

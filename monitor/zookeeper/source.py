@@ -47,6 +47,14 @@ class ZooKeeperError(Exception):
     """Why a znode cannot be read, in a sentence."""
 
 
+class NotAZnodePathError(ZooKeeperError):
+    """No znode can have this path."""
+
+
+class NoSuchZnodeError(ZooKeeperError):
+    """The path can be that of a znode, and none is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Child:
     name: str
@@ -133,13 +141,13 @@ class ZooKeeperSource:
     def read(self, path: str, contains: str = "", page: int = 1) -> Znode:
         """One znode, and a page of its children whose names contain a text. Raises ZooKeeperError."""
         if problem := path_problem(path):
-            raise ZooKeeperError(f"This is not a path of a znode: {problem}.")
+            raise NotAZnodePathError(f"This is not a path of a znode: {problem}.")
         if not self._turns.acquire(timeout=_WAIT_FOR_A_TURN_S):
             raise ZooKeeperError(f"{_READS_AT_ONCE} reads of ZooKeeper are under way already. Try again.")
         try:
             return self._read(path, contains, page)
         except NoNodeError:
-            raise ZooKeeperError("There is no such znode now.") from None
+            raise NoSuchZnodeError("There is no such znode now.") from None
         except NoAuthError:
             raise ZooKeeperError("ZooKeeper does not let the monitor read this znode: its ACL is for others.") from None
         except KazooTimeoutError:

@@ -83,7 +83,7 @@ def test_a_log_directory_that_may_not_be_written() -> None:
         (["--property", "advertised.listeners=PLAINTEXT://0.0.0.0:1"], "name a host"),
         (["--property", "advertised.listeners=OTHER://h:1"], "OTHER is not one of the listeners"),
         (["--host", "256.1.1.1"], "256.1.1.1"),
-        (["--host", "192.0.2.1"], "no address of this host"),
+        (["--host", "192.0.2.1"], "not an address of this host"),
         (["--config", "/nowhere/server.properties"], "cannot read the configuration file /nowhere/server.properties"),
     ],
 )

@@ -29,4 +29,4 @@ def test_flags_have_no_type_and_defaults_no_parentheses() -> None:
 
 
 def test_an_argument_that_may_be_left_out_has_one_pair_of_brackets() -> None:
-    assert "Usage: python -m highwater bench plan [OPTIONS] [FILE]" in help_of("bench", "plan")
+    assert "Usage: highwater bench plan [OPTIONS] [FILE]" in help_of("bench", "plan")

@@ -316,7 +316,7 @@ def test_a_script_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 def test_an_address_of_the_network_must_be_wanted() -> None:
     assert read_address("0.0.0.0:7000", anywhere=True).port == 7000
     assert read_address("[::1]:7000", anywhere=False).host == "::1"
-    with pytest.raises(UsageError, match="no loopback address"):
+    with pytest.raises(UsageError, match="not a loopback address"):
         read_address("192.0.2.1:7000", anywhere=False)
 
 

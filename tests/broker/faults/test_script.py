@@ -105,7 +105,10 @@ def test_a_fault_is_logged_in_one_line_and_stays_in_the_history() -> None:
         ),
         ("rules: [{then: {kind: throttle, ms: 0}}]", "x:1: rules[0].then.ms: '0' is not a whole number of at least 1"),
         ("rules: [{when: {version: x}, then: {kind: drop_after}}]", "x:1: rules[0].when.version: 'x' is not a version"),
-        ("rules: [{when: {probability: 2}, then: {kind: drop_after}}]", "x:1: rules[0].when.probability: 2 is no prob"),
+        (
+            "rules: [{when: {probability: 2}, then: {kind: drop_after}}]",
+            "x:1: rules[0].when.probability: 2 is not a prob",
+        ),
         ("rules: [{when: {api: Fetch}}]", "x:1: rules[0].then.kind: is missing"),
         ("rules: {}", "x:1: rules: is not a list"),
         ("rules: [drop]", "x:1: rules[0]: is not a mapping"),

@@ -180,11 +180,11 @@ def test_open_alerts_survive_a_restart(name: str) -> None:
     ("text", "reason"),
     [
         ("", "Expecting value"),
-        ("[]", "no file of open alerts"),
-        ("7", "no file of open alerts"),
+        ("[]", "not a file of open alerts"),
+        ("7", "not a file of open alerts"),
         ('{"version": 2, "alerts": []}', "its version is 2"),
-        ('{"version": 1}', "no file of open alerts"),
-        ('{"version": 1, "alerts": [{"kind": "lag"}]}', "no file of open alerts"),
+        ('{"version": 1}', "not a file of open alerts"),
+        ('{"version": 1, "alerts": [{"kind": "lag"}]}', "not a file of open alerts"),
     ],
 )
 def test_a_file_that_is_none_of_alerts_is_refused(text: str, reason: str) -> None:

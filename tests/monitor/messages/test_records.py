@@ -144,4 +144,4 @@ def test_damage_is_told_and_what_follows_it_is_shown() -> None:
     update_crc(wrong, 0, len(wrong))
     assert read_header(wrong).record_count == 9
     assert "is not shown" in read(wrong, 0, 20).notes[0]
-    assert "no valid batch" in read(b"\xff" * 100, 0, 9).notes[0]
+    assert "not a valid batch" in read(b"\xff" * 100, 0, 9).notes[0]

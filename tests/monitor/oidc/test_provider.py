@@ -97,7 +97,7 @@ def test_a_discovery_document_says_where_things_are() -> None:
         ({"token_endpoint": None}, "no token_endpoint"),
         ({"token_endpoint": 7}, "no token_endpoint"),
         ({"jwks_uri": "http://sso.example/keys"}, "jwks_uri .* must be https"),
-        ({"authorization_endpoint": "javascript:alert(1)"}, "authorization_endpoint .* no https"),
+        ({"authorization_endpoint": "javascript:alert(1)"}, "authorization_endpoint .* not an https"),
         ({"end_session_endpoint": "http://sso.example/end"}, "end_session_endpoint .* must be https"),
         ({"userinfo_endpoint": "https://a@b/"}, "userinfo_endpoint"),
         ({"response_types_supported": ["id_token"]}, "code flow"),

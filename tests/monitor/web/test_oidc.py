@@ -200,7 +200,7 @@ def test_the_code_of_another_login_is_refused(sso: Sso) -> None:
         (lambda claims: signed({**claims, "iss": "https://evil.example"}), "another issuer"),
         (lambda claims: signed({**claims, "exp": claims["iat"] - 3600}), "too old"),
         (lambda claims: signed({**claims, "sub": None}), "who the person is"),
-        (lambda claims: "", "no signed JSON Web Token"),
+        (lambda claims: "", "not a signed JSON Web Token"),
     ],
 )
 def test_a_token_that_cannot_be_believed_lets_nobody_in(sso: Sso, sign: Any, word: str) -> None:

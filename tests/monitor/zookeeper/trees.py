@@ -9,7 +9,14 @@ from kazoo.protocol.states import ZnodeStat
 from highwater.common.znode_path import path_problem
 from highwater.monitor.zookeeper import hiding
 from highwater.monitor.zookeeper.address import child_path
-from highwater.monitor.zookeeper.source import CHILDREN_OF_A_PAGE, Child, Znode, ZooKeeperError
+from highwater.monitor.zookeeper.source import (
+    CHILDREN_OF_A_PAGE,
+    Child,
+    NoSuchZnodeError,
+    NotAZnodePathError,
+    Znode,
+    ZooKeeperError,
+)
 from tests.monitor.clusters import UNIX_START_MS
 
 
@@ -24,11 +31,11 @@ class MadeUpZooKeeper:
     def read(self, path: str, contains: str = "", page: int = 1) -> Znode:
         self.reads += 1
         if problem := path_problem(path):
-            raise ZooKeeperError(f"This is not a path of a znode: {problem}.")
+            raise NotAZnodePathError(f"This is not a path of a znode: {problem}.")
         if self._error:
             raise ZooKeeperError(self._error)
         if path not in self._tree:
-            raise ZooKeeperError("There is no such znode now.")
+            raise NoSuchZnodeError("There is no such znode now.")
         names = [name for name in self._children(path) if contains in name]
         pages = max(1, -(-len(names) // CHILDREN_OF_A_PAGE))
         page = min(max(page, 1), pages)

@@ -173,7 +173,7 @@ def test_one_poisonous_value_is_null_or_is_named_with_its_offset(
     assert first["x"] is not None
     with pytest.raises(
         RecordsError,
-        match=r"^orders-3 at offset 71: value: it (is no|has a|does not fit) .*; value\.onError=null makes it",
+        match=r"^orders-3 at offset 71: value: it (is not|has a|does not fit) .*; value\.onError=null makes it",
     ):
         _decoded(kind, schema, payloads, is_null_on_error=False)
 

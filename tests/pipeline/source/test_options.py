@@ -102,7 +102,7 @@ def test_limits_of_a_stream() -> None:
         ({"startingOffsets": '{"t":{"0":-3}}'}, "startingOffsets: t-0: -3 is not an offset"),
         ({"startingOffsets": "first"}, "startingOffsets=first is neither earliest, latest"),
         ({"startingOffsets": '{"t":5}'}, "startingOffsets: t: offsets are written as"),
-        ({"startingTimestamp": "today"}, "no time in ms since 1970"),
+        ({"startingTimestamp": "today"}, "not a time in ms since 1970"),
         ({"endingOffsets": "earliest"}, "which would be empty"),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger has no meaning for a read of a batch"),
         ({"fetchBytes": str(1 << 40)}, "fetchBytes="),
@@ -119,7 +119,7 @@ def test_what_a_read_refuses(given: dict[str, str], words: str) -> None:
         ({"endingOffsets": "latest"}, "endingOffsets has no meaning for a stream"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "minOffsetsPerTrigger=9 is above"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay=soon is not a time"),
-        ({"initialOffsetsLocation": "s3a://bucket/x"}, "no file of the driver's host"),
+        ({"initialOffsetsLocation": "s3a://bucket/x"}, "not a file of the driver's host"),
     ],
 )
 def test_what_a_stream_refuses(given: dict[str, str], words: str) -> None:

@@ -70,7 +70,7 @@ def with_series(series: object, body: bytes) -> bytes:
     ("message", "complaint"),
     [
         (b"", "0 bytes are too few"),
-        (b'{"kind":"trial"}', "no message of a load task"),
+        (b'{"kind":"trial"}', "not a message of a load task"),
         (SOUND[:3] + b"\x02" + SOUND[4:], "version 2; this Highwater knows version 1"),
         (SOUND[:-3], "does not have the 2 buckets"),
         (SOUND[:20], "damaged"),
