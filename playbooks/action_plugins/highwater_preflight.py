@@ -62,10 +62,11 @@ class ActionModule(ActionBase):
         version = tuple(int(number) for number in answers[-1].split()[1:3]) if answers else ()
         if version >= _LEAST_PYTHON:
             return ""
-        found = f"Python {'.'.join(map(str, version))}" if version else "no Python"
+        found = version and f"Python {'.'.join(map(str, version))}"
         if named:
-            return f"ansible_python_interpreter {wanted} is {found}; set it to a Python 3.11 or newer"
-        return f"has {found}; install Python 3.11 or newer (apt-get install python3), or set ansible_python_interpreter"
+            return f"ansible_python_interpreter {wanted} is {found or 'not a Python'}; set it to a Python 3.11 or newer"
+        way_out = "install Python 3.11 or newer (apt-get install python3), or set ansible_python_interpreter"
+        return f"has {found or 'no Python'}; {way_out}"
 
     def _ask(self, variables: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
         began_s = time.time()
