@@ -78,6 +78,14 @@ def offsets_to_text(sources: Sequence[Offsets]) -> str:
     return json.dumps([each.to_json_object() for each in sources], separators=(",", ":"))
 
 
+def offsets_of_source(text: str) -> Offsets:
+    """Offsets of topics as a source wrote them, Spark's own connector too; none for a source of another kind."""
+    try:
+        return Offsets.from_text(text)
+    except SettingsError:
+        return Offsets({})
+
+
 def offsets_from_text(text: str) -> tuple[Offsets, ...]:
     """What `offsets_to_text` wrote. Raises ProgressError."""
     try:

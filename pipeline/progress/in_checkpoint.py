@@ -12,10 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that PySpark's d
 from highwater.common.typed_json import parse_json
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.offsets import Offsets
-from highwater.pipeline.progress.batch import BatchOf
+from highwater.pipeline.progress.batch import BatchOf, offsets_of_source
 
 _VERSION: Final = "v1"
-_NO_OFFSET: Final = "-"
 
 
 def batch_of_checkpoint(frame: DataFrame, batch_id: int, checkpoint: str) -> BatchOf:
@@ -47,17 +46,7 @@ def offsets_of_log(text: str) -> tuple[Offsets, ...]:
     version, _, *lines = text.split("\n")
     if version != _VERSION:
         raise SettingsError(f"this Spark writes offsets in version {version}, and only {_VERSION} can be read")
-    return tuple(_offsets(line) for line in lines)
-
-
-def _offsets(line: str) -> Offsets:
-    """Offsets of topics; none for sources of another kind."""
-    if line == _NO_OFFSET:
-        return Offsets({})
-    try:
-        return Offsets.from_text(line)
-    except SettingsError:
-        return Offsets({})
+    return tuple(offsets_of_source(line) for line in lines)
 
 
 def _read(spark: SparkSession, checkpoint: str, batch_id: int) -> Mapping[str, str]:

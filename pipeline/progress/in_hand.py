@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.offsets import Offsets
-from highwater.pipeline.progress.batch import BatchOf, ProgressError
+from highwater.pipeline.progress.batch import BatchOf, ProgressError, offsets_of_source
 from highwater.pipeline.progress.in_checkpoint import batch_of_checkpoint
 
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -82,12 +82,7 @@ def _starts(query: Any, sources: list[Any]) -> list[Any]:
 
 def _offsets(option: Any) -> Offsets:
     """Offsets of topics, also of Spark's own connector; none for sources of another kind."""
-    if not option.isDefined():
-        return Offsets({})
-    try:
-        return Offsets.from_text(str(option.get().json()))
-    except SettingsError:
-        return Offsets({})
+    return offsets_of_source(str(option.get().json())) if option.isDefined() else Offsets({})
 
 
 def _elements(sequence: Any) -> list[Any]:
