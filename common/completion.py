@@ -82,9 +82,8 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Shell that the scrip
 
 
 def answer_shells() -> None:
-    """Let this process answer a shell, if one asks."""
-    if _VARIABLE in os.environ:
-        shell_completion.add_completion_class(_Lines, "lines")
+    """Let this process answer the shell that asks."""
+    shell_completion.add_completion_class(_Lines, "lines")
 
 
 class _Lines(shell_completion.ShellComplete):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import signal
 import sys
 from typing import Annotated, Final
@@ -10,7 +11,6 @@ from typing import Annotated, Final
 import typer
 from typer.exceptions import TyperException
 
-from highwater.common.completion import answer_shells
 from highwater.common.late_commands import Late, late_app
 from highwater.common.plain_help import show_plain_help
 from highwater.common.plain_letters import show_all
@@ -176,7 +176,10 @@ def main() -> None:
     show_plain_help()
     # kio imports hypothesis where it is installed, as developers have it: a fifth of a second of each broker of a test.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
-    answer_shells()
+    if "_HIGHWATER_COMPLETE" in os.environ:  # A shell asks. What answers it uses a part of typer that is not public.
+        from highwater.common.completion import answer_shells
+
+        answer_shells()
     try:
         status = app(standalone_mode=False, prog_name="highwater")
     except typer.Abort:
