@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +65,14 @@ def clean_build() -> Iterator[Build]:
         project = tomllib.loads((source / "pyproject.toml").read_text("utf-8"))["project"]
         epoch_s = int(run(source, "git", "log", "-1", "--format=%ct"))
         yield Build(source, place / "out", place / "scratch", epoch_s, project["version"])
+
+
+def settle(root: Path, epoch_s: int, programs: Collection[Path]) -> None:
+    """Plain modes whatever the umask, and the time of the commit; folders last, as each change in them is a time."""
+    for path in [*sorted(root.rglob("*"), reverse=True), root]:
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or path in programs else 0o644)
+        os.utime(path, (epoch_s, epoch_s), follow_symlinks=False)
 
 
 def release_tools() -> Path:

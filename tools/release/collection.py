@@ -45,10 +45,7 @@ def try_collection(artefact: Path, chosen: tuple[Place, ...]) -> list[str]:
 
     The first also builds what hosts get.
     """
-    # The pinned ansible-core is for no newer one.
-    pythons = [
-        place for place in chosen if isinstance(place, LocalPython) and place.version in ("3.11", "3.12", "3.13")
-    ]
+    pythons = [place for place in chosen if isinstance(place, LocalPython) and place.version in _PYTHONS]
     pinned, oldest = ansible_versions()
     tries = [(place, pinned) for place in pythons] + [(place, oldest) for place in pythons[:1] if len(pythons) > 1]
     return [_try_out(artefact, *each, builds=not number) for number, each in enumerate(tries)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench.user_cache import need
-from tools.release.building import Build
+from tools.release.building import Build, settle
 from tools.release.installed_tree import installed_tree
 from tools.release.places import ARCHITECTURES, SUITES, program_of
 
@@ -153,7 +152,8 @@ def _package(build: Build, shared: Path, suite: str, machine: str) -> Path:
         ),
         "utf-8",
     )
-    _settle(root, build.epoch_s)
+    programs = {root / "usr/lib/highwater/bin/highwater", *(control / script for script in _SCRIPTS)}
+    settle(root, build.epoch_s, programs)
     path = build.out / f"{NAME}_{version}_{architecture}.deb"
     # The usual level, 6, takes a sixth off the size for six times the CPU time. Several threads write other bytes.
     build.run("dpkg-deb", "--root-owner-group", "-Zxz", "-z1", "--threads-max=1", "--build", root, path)
@@ -174,12 +174,3 @@ def _compress(path: Path) -> None:
     with path.with_name(f"{path.name}.gz").open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
         packed.write(path.read_bytes())
     path.unlink()
-
-
-def _settle(root: Path, epoch_s: int) -> None:
-    """Plain modes whatever the umask, and the time of the commit."""
-    programs = {root / "usr/lib/highwater/bin/highwater", *(root / "DEBIAN" / script for script in _SCRIPTS)}
-    for path in [*sorted(root.rglob("*"), reverse=True), root]:
-        if not path.is_symlink():
-            path.chmod(0o755 if path.is_dir() or path in programs else 0o644)
-        os.utime(path, (epoch_s, epoch_s), follow_symlinks=False)

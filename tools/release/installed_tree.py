@@ -6,7 +6,6 @@ another processor than this one. What only a compiler, a developer or pip reads 
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -18,7 +17,7 @@ from packaging.requirements import Requirement
 
 from highwater.bench.user_cache import need
 from highwater.common.errors import UsageError
-from tools.release.building import ROOT, Build, run
+from tools.release.building import ROOT, Build, run, settle
 from tools.release.pins import installed_with, pinned
 from tools.release.places import platform_options, program_of
 
@@ -59,7 +58,7 @@ def installed_tree(
     _strip(packages)
     write_byte_code(packages, python_version)
     _add_programs(directory, python_version)
-    _settle(directory, build.epoch_s)
+    settle(directory, build.epoch_s, {directory / "bin/highwater"})
     return directory
 
 
@@ -128,11 +127,3 @@ def _add_programs(directory: Path, python_version: str) -> None:
     (programs / "highwater").write_text(_LAUNCHER)
     settings = f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {python_version}\n"
     (directory / "pyvenv.cfg").write_text(settings)
-
-
-def _settle(directory: Path, epoch_s: int) -> None:
-    """Plain modes whatever the umask, and the time of the commit; folders last, as each change in them is a time."""
-    for path in [*sorted(directory.rglob("*"), reverse=True), directory]:
-        if not path.is_symlink():
-            path.chmod(0o755 if path.is_dir() or path == directory / "bin/highwater" else 0o644)
-        os.utime(path, (epoch_s, epoch_s), follow_symlinks=False)
