@@ -53,8 +53,8 @@ class FaultyDispatch:
         self.handle = dispatch
         self.number = number
         self.slow_down = slow_down
-        self.swapped: tuple[_Course, bytes, Timer] | None = None
-        """An answer that waits for the next one."""
+        self.swapped: _Course | None = None
+        """The request whose answer goes out after that of the next one."""
 
     def dispatch(self, frame: memoryview, client: Client, received_ns: int) -> list[Part] | PendingResponse | None:
         """Return and raise what `Dispatcher.dispatch` does."""
@@ -90,6 +90,28 @@ class FaultyDispatch:
         return tuple(map(self.surroundings.topic_name, names_topics(request)))
 
 
+class _Place:
+    """The place of an answer in the line of its connection."""
+
+    def __init__(self) -> None:
+        self.deferred = Deferred()
+        self._parts: list[Part] = []
+        self._error: Exception | None = None
+
+    def pending(self) -> PendingResponse:
+        return PendingResponse(self.deferred, self._result)
+
+    def end(self, parts: list[Part], error: Exception | None = None) -> None:
+        self._parts, self._error = parts, error
+        self.deferred.complete(parts)
+
+    def _result(self, _: Answered) -> list[Part]:
+        error, self._error = self._error, None  # Its traceback refers to this object.
+        if error is not None:
+            raise error
+        return self._parts
+
+
 class _Course:
     """One request that is hit: from its frame to the bytes of its answer."""
 
@@ -111,9 +133,9 @@ class _Course:
         self._received_ns = received_ns
         self._hit = hit
         self._request = request
-        self._later = Deferred()
-        self._parts: list[Part] = []
-        self._error: Exception | None = None
+        self._place = _Place()
+        self._swapped_answer: bytes | None = None
+        self._swap_timer: Timer | None = None
         self._is_refused = False
         """Whether the answer was made without the broker."""
 
@@ -130,25 +152,40 @@ class _Course:
             for topic in self._request.topics:
                 surroundings.move_log_start(topic)
         # As with Kafka, which takes one request of a connection at a time. The client of swapped answers sends on.
-        self._later.holds_line = not self._all(effects.Swap)
+        place, swaps = self._place, self._all(effects.Swap)
+        place.deferred.holds_line = not swaps
+        if self._owner.swapped is not None:
+            self._owner.swapped.swap_places(self)
+        elif swaps:
+            self._owner.swapped = self
+            self._swap_timer = surroundings.scheduler.call_later(swaps[0].wait_ms, self._end_swap)
         self._after(sum(delay.before_ms for delay in self._all(effects.Delay)), self._handle)
-        return PendingResponse(self._later, self._result)
+        return place.pending()
+
+    def swap_places(self, following: _Course) -> None:
+        """Exchange the places with the next request, whether the answer to this one is there or still to come."""
+        assert self._swap_timer is not None
+        self._swap_timer.cancel()
+        following._place.deferred.on_cancel = self._place.deferred.on_cancel
+        self._place, following._place = following._place, self._place
+        self._end_swap()
+
+    def _end_swap(self) -> None:
+        if self._owner.swapped is self:
+            self._owner.swapped = None
+            if self._swapped_answer is not None:
+                self._end([self._swapped_answer])
 
     def _after(self, delay_ms: int, then: Callable[[], None]) -> None:
         if delay_ms:
-            self._later.on_cancel = self._owner.surroundings.scheduler.call_later(delay_ms, then).cancel
+            self._place.deferred.on_cancel = self._owner.surroundings.scheduler.call_later(delay_ms, then).cancel
         else:
             then()
 
-    def _result(self, _: Answered) -> list[Part]:
-        error, self._error = self._error, None  # Its traceback refers to this object.
-        if error is not None:
-            raise error
-        return self._parts
-
     def _end(self, parts: list[Part], error: Exception | None = None) -> None:
-        self._parts, self._error = parts, error
-        self._later.complete(parts)
+        if self._owner.swapped is self:
+            self._owner.swapped = None
+        self._place.end(parts, error)
 
     def _handle(self) -> None:
         try:
@@ -176,7 +213,7 @@ class _Course:
         if reply is None:
             self._end([])
         elif isinstance(reply, PendingResponse):
-            self._later.on_cancel = reply.deferred.cancel
+            self._place.deferred.on_cancel = reply.deferred.cancel
             reply.deferred.on_ready(partial(self._late, reply))
         else:
             self._answer(b"".join(reply))
@@ -219,10 +256,8 @@ class _Course:
         self._after(sum(delay.after_ms for delay in self._all(effects.Delay)), partial(self._send, answer))
 
     def _send(self, answer: bytes) -> None:
-        owner, scheduler = self._owner, self._owner.surroundings.scheduler
-        for swap in self._all(effects.Swap):
-            timer = scheduler.call_later(swap.wait_ms, self._give_up_swap)
-            owner.swapped = self, answer, timer
+        if self._owner.swapped is self:
+            self._swapped_answer = answer
             return
         cuts = self._all(effects.Cut)
         hang_ups = self._all(effects.HangUp)
@@ -230,19 +265,10 @@ class _Course:
             for cut in cuts:
                 answer = answer[: len(answer) * cut.percent // 100]
             # Later, when the connection knows that this answer is to come.
-            self._later.on_cancel = scheduler.call_later(0, partial(self._send_and_hang_up, answer)).cancel
+            later = self._owner.surroundings.scheduler.call_later(0, partial(self._send_and_hang_up, answer))
+            self._place.deferred.on_cancel = later.cancel
             return
-        if owner.swapped is not None:
-            (first, first_answer, timer), owner.swapped = owner.swapped, None
-            timer.cancel()
-            first._end([answer])
-            answer = first_answer
         self._end([answer])
-
-    def _give_up_swap(self) -> None:
-        if self._owner.swapped is not None and self._owner.swapped[0] is self:
-            (_, answer, _), self._owner.swapped = self._owner.swapped, None
-            self._end([answer])
 
     def _send_and_hang_up(self, answer: bytes) -> None:
         self._end([answer])

@@ -17,7 +17,7 @@ from highwater.broker.handlers.shared.reply import CloseConnection
 from highwater.kafka.protocol.apis import Api
 from tests import faults_page
 from tests.broker.faults.world import FaultyNode, codes, decoded, sample_frame
-from tests.broker.handlers.harness import NodeHarness, versions
+from tests.broker.handlers.harness import NodeHarness, request_frame, versions
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     "error": {"error": "POLICY_VIOLATION"},
@@ -203,6 +203,30 @@ def test_answers_are_swapped(shared_node: NodeHarness) -> None:
         sample_frame(API_NAMES["Metadata"], 12), 1000
     )
     assert decoded(API_NAMES["Metadata"], 12, alone).brokers
+
+
+def test_answers_are_swapped_when_the_first_comes_late(node: NodeHarness) -> None:
+    node.create_topic("t")
+    fetch, versions = API_NAMES["Fetch"], API_NAMES["ApiVersions"]
+    faulty = FaultyNode(node, script_of("swap_answers", "Fetch"))
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    topics = [{"topic": "t", "partitions": [partition]}]
+    first = faulty.begin(
+        request_frame("fetch", 12, replica_id=-1, max_wait=500, min_bytes=1, session_epoch=-1, topics=topics)
+    )
+    second = faulty.begin(sample_frame(versions, 0))
+    assert len(decoded(versions, 0, first()).api_keys) > 30
+    assert second() is None
+    node.scheduler.run(1000)
+    assert decoded(fetch, 12, second()).error_code is ErrorCode.none
+
+
+def test_an_answer_that_never_comes_is_not_swapped(node: NodeHarness) -> None:
+    node.create_topic("t")
+    faulty = FaultyNode(node, script_of("swap_answers", "Produce"))
+    assert faulty.begin(sample_frame(API_NAMES["Produce"], 9, acks=0))() is not None
+    versions = API_NAMES["ApiVersions"]
+    assert decoded(versions, 0, faulty.begin(sample_frame(versions, 0))()).api_keys
 
 
 def test_metadata_is_stale(node: NodeHarness) -> None:
