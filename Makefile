@@ -57,17 +57,12 @@ PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 .PHONY: unit
 # Two processes for each of two cores, as tests wait for half of the time.
 unit: setup-dev ## The tests of `make test` alone
-	$(PYTEST) -n 4 -m "not slow"
+	$(ONCE_MORE) $(PYTEST) -n 4 -m "not slow"
 
 .PHONY: test-slow
 # A process for each core, four at most: several start JVMs and whole clusters each.
-SLOW := $(PYTEST) -n logical --maxprocesses 4 -m "slow and not compat" --timeout 600 --durations 25
 test-slow: setup-dev ## The other tests: they start a JVM, take more than five seconds or break things on purpose
-	$(SLOW)
-
-.PHONY: test-slow-ci
-test-slow-ci: setup-dev ## The same, as CI runs them: up to three that fail are tried once more
-	.ci/slow-tests $(SLOW)
+	$(ONCE_MORE) $(PYTEST) -n logical --maxprocesses 4 -m "slow and not compat" --timeout 600 --durations 25
 
 .PHONY: format
 format: setup-dev ## Let ruff rewrite what it can

@@ -68,8 +68,8 @@ def test_the_lab_runs_beside_steps_and_its_output_comes_in_one_piece(tmp_path: P
     assert status == 0, lines
     assert ran(lines) == [
         "commit-subjects",
-        "make test",
-        "make test-slow-ci",
+        "make test ONCE_MORE=.ci/once-more",
+        "make test-slow ONCE_MORE=.ci/once-more",
         "make quickstart OUT=results/ci",
         "make bench-micro ARGS=--quiet",
         "make simulate SEEDS=150",
@@ -94,9 +94,9 @@ def test_a_step_that_fails_waits_for_the_lab_to_take_itself_away(fails: str, tmp
 
 
 def test_a_step_that_fails_before_the_lab_starts_none(tmp_path: Path) -> None:
-    status, lines = run(tmp_path, FAILS="make test-slow-ci")
+    status, lines = run(tmp_path, FAILS="make test-slow")
     assert status == 3
-    assert ran(lines)[-1] == "make test-slow-ci"
+    assert ran(lines)[-1] == "make test-slow ONCE_MORE=.ci/once-more"
     assert not (tmp_path / "lab").exists()
 
 
@@ -117,8 +117,8 @@ def test_what_passed_only_the_second_time_is_said_after_the_output_of_the_lab(tm
     environment = prepared(tmp_path)
     (tmp_path / "bin/make").write_text(
         "#!/bin/sh\n"
-        'if [ "$1" = test-slow-ci ]; then mkdir -p results/ci-slow-tests; '
-        "echo 'passed only the second time: x' > results/ci-slow-tests/passed-the-second-time; fi\n"
+        'if [ "$1" = test-slow ]; then mkdir -p results/ci-once-more; '
+        "echo 'passed only the second time: x' > results/ci-once-more/passed-the-second-time; fi\n"
         'if [ "$1" = compat ]; then touch go; exit 3; fi\n'
     )
     done = subprocess.run(

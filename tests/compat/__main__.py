@@ -1,7 +1,7 @@
 """Runs every suite and prints one table: `python -m tests.compat [--quick] [--once-more=FILE] [SUITE ...]`.
 
 `make compat` calls it. Exit status 1 when an allowed case failed or was not run, or a suite could not be run. With
-`--once-more` up to three cases of a suite that failed are run once more, as .ci/slow-tests does with tests; FILE gets a
+`--once-more` up to three cases of a suite that failed are run once more, as .ci/once-more does with tests; FILE gets a
 line for each that passed only the second time.
 """
 

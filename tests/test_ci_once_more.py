@@ -1,4 +1,4 @@
-"""`.ci/slow-tests`: which tests it tries once more, what it says of them, and when it fails."""
+"""`.ci/once-more`: which tests it tries once more, what it says of them, and when it fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / ".ci" / "slow-tests"
+SCRIPT = Path(__file__).parents[1] / ".ci" / "once-more"
 PASSES = "def test_passes(): pass\n"
 FAILS_ONCE = """
 from pathlib import Path
@@ -33,7 +33,7 @@ def run(folder: Path, *options: str, **files: str) -> tuple[int, list[str]]:
     for name, text in files.items():
         (folder / f"test_{name}.py").write_text(text)
     done = subprocess.run(
-        [".ci/slow-tests", sys.executable, "-m", "pytest", *options],
+        [".ci/once-more", sys.executable, "-m", "pytest", *options],
         cwd=folder,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
         stdout=subprocess.PIPE,
@@ -46,7 +46,7 @@ def run(folder: Path, *options: str, **files: str) -> tuple[int, list[str]]:
 
 
 def said_at_the_end(folder: Path) -> list[str]:
-    kept = folder / "results/ci-slow-tests/passed-the-second-time"
+    kept = folder / "results/ci-once-more/passed-the-second-time"
     return kept.read_text().splitlines() if kept.exists() else []
 
 
@@ -76,7 +76,7 @@ def test_what_fails_twice_fails(tmp_path: Path) -> None:
 def test_of_four_that_fail_none_is_tried_again(tmp_path: Path) -> None:
     status, lines = run(tmp_path, a=FAILS, b=FAILS, c=FAILS, once=FAILS_ONCE)
     assert status == 1
-    assert lines[-1] == "slow-tests: 4 failed; up to 3 tests are tried once more"
+    assert lines[-1] == "once-more: 4 failed; up to 3 tests are tried once more"
     assert len([line for line in lines if "4 failed in" in line]) == 1
     assert said_at_the_end(tmp_path) == []
 
