@@ -115,12 +115,19 @@ if ! command -v fio >/dev/null 2>&1; then
   fi
 fi
 
-# One test is skipped without it, and says so.
-if [ "$profile" = dev ] && ! command -v udevadm >/dev/null 2>&1; then
-  if [ "$(id -u)" -eq 0 ]; then
-    apt_install udev || echo "setup.sh: udev could not be installed; it will not judge the tuner's rules" >&2
-  else
-    echo "setup.sh: without udevadm the tuner's rules are not judged; to have it: sudo apt-get install -y udev" >&2
+# Tests that ask other programs are skipped without them, and say so.
+if [ "$profile" = dev ]; then
+  missing=()
+  if ! command -v udevadm >/dev/null 2>&1; then missing+=(udev); fi
+  for program in zsh fish mandoc; do
+    if ! command -v "$program" >/dev/null 2>&1; then missing+=("$program"); fi
+  done
+  if [ "${#missing[@]}" -gt 0 ]; then
+    if [ "$(id -u)" -eq 0 ]; then
+      apt_install "${missing[@]}" || echo "setup.sh: ${missing[*]} could not be installed; tests that ask them are skipped" >&2
+    else
+      echo "setup.sh: some tests are skipped; to have all: sudo apt-get install -y ${missing[*]}" >&2
+    fi
   fi
 fi
 
