@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from importlib import import_module
 from itertools import product
 from typing import Any
@@ -24,6 +25,7 @@ from kafka import TopicPartition as KafkaPythonPartition
 
 from highwater.kafka.records.batch import headers
 from tests.broker.running import RunningBroker, running_broker
+from tests.waiting import wait_until
 
 # Its types are there, but not exported.
 kafka_admin: Any = import_module("confluent_kafka.admin")
@@ -191,6 +193,21 @@ def test_an_idempotent_producer(broker: RunningBroker, admin: Any) -> None:
     produce(broker, "idempotent", values, enable_idempotence=True, batch_num_messages=100)
     messages = consume(broker, "idempotent", len(values))
     assert [message.value() for message in messages] == values
+
+
+def test_a_consumer_of_the_new_group_protocol_ends_with_an_error(broker: RunningBroker, admin: Any) -> None:
+    """It must not wait for ever."""
+    create(admin, "new-protocol")
+    options = {"bootstrap.servers": broker.address, "group.id": "new", "group.protocol": "consumer"}
+    with closing(Consumer(options)) as consumer:
+        consumer.subscribe(["new-protocol"])
+
+        def fails() -> bool:
+            message = consumer.poll(0.1)
+            error = None if message is None else message.error()
+            return error is not None and error.code() == KafkaError._FATAL
+
+        wait_until(fails, "a fatal error", DEADLINE_S)
 
 
 def test_offsets_out_of_range_send_a_consumer_to_its_reset(broker: RunningBroker, admin: Any) -> None:

@@ -37,6 +37,8 @@ GUARDS: Final[Mapping[str, Guard | None]] = {
     "join_group": groups.join_group,
     "sync_group": groups.of_member({}),
     "heartbeat": groups.of_member({}),
+    # Kafka too refuses it before it looks at rights.
+    "consumer_group_heartbeat": _NOTHING,
     "leave_group": groups.of_member({}),
     "offset_commit": groups.offset_commit,
     "offset_fetch": groups.offset_fetch,

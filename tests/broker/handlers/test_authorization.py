@@ -28,7 +28,15 @@ DENIALS = {
     ErrorCode.transactional_id_authorization_failed,
 }
 # Everybody may ask these, and learns nothing of what he may not see.
-OPEN = {"api_versions", "sasl_handshake", "sasl_authenticate", "describe_cluster", "list_groups", "list_transactions"}
+OPEN = {
+    "api_versions",
+    "consumer_group_heartbeat",
+    "sasl_handshake",
+    "sasl_authenticate",
+    "describe_cluster",
+    "list_groups",
+    "list_transactions",
+}
 
 
 @pytest.fixture

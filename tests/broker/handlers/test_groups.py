@@ -110,6 +110,13 @@ class TestMembers:
             )
             assert nameless.error_code == ErrorCode.inconsistent_group_protocol
 
+    @pytest.mark.parametrize("version", versions("consumer_group_heartbeat"))
+    def test_the_consumer_protocol_is_refused_with_the_way_out(self, node: GroupHarness, version: int) -> None:
+        answer = node.ask("consumer_group_heartbeat", version, group_id="g", member_id="m", member_epoch=0)
+        assert (answer.error_code, answer.member_id, answer.member_epoch) == (ErrorCode.unsupported_version, "m", 0)
+        assert "group.protocol=classic" in answer.error_message
+        assert not node.ask("list_groups", 4, states_filter=[]).groups
+
     @pytest.mark.parametrize("version", versions("heartbeat"))
     def test_heartbeats(self, node: GroupHarness, version: int) -> None:
         member_id = node.become_stable()

@@ -63,6 +63,7 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     61: (None, None, range(1)),
     65: (None, 0, range(1)),
     66: (None, 0, range(2)),
+    68: (1, 1, range(2)),  # Kafka 4
 }
 
 
@@ -117,6 +118,7 @@ PARITY: dict[int, tuple[int, int]] = {
     61: (0, 0),
     65: (0, 0),
     66: (0, 1),
+    68: (0, 1),
 }
 
 
