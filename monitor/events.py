@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from highwater.monitor.model import NO_LEADER, Broker, ConfigValue, Group, Group
 _MOST_SINGLE: Final = 20
 """Changes of one kind that a tick reports one by one; a broker that leaves changes thousands of partitions."""
 _MOST_NAMED: Final = 100
+_NAMED: Final = re.compile(r"\(([^()]*?)(?: and ([0-9,]+) more)?\)$")
 HIDDEN: Final = "(hidden)"
 
 
@@ -155,7 +157,7 @@ def _brokers(before: Snapshot, after: Snapshot) -> Iterator[Event]:
 
 
 def _gone(after: Snapshot, broker: Broker) -> Event:
-    text = f"broker {broker.node_id} left the cluster"
+    text = f"broker {broker.node_id} is gone"
     return Event(after.taken_at_ms, EventKind.BROKER_GONE, "broker", str(broker.node_id), text)
 
 
@@ -256,6 +258,16 @@ _SUMMARIES: Final = {
 
 def partition_name(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
+
+
+def partitions_of(event: Event) -> tuple[frozenset[str], int]:
+    """Return the names of partitions that a stored event of partitions names, and how many more it stands for."""
+    if event.entity == "partition":
+        return frozenset((event.name,)), 0
+    found = _NAMED.search(event.after)
+    if found is None:
+        return frozenset(), 0
+    return frozenset(found[1].split(", ")), int(found[2].replace(",", "")) if found[2] else 0
 
 
 def _topics(before: Snapshot, after: Snapshot) -> Iterator[Event]:

@@ -11,8 +11,9 @@ from markupsafe import Markup, escape
 
 from highwater.common.units import NONE, count_text
 from highwater.drawing.svg import readable
+from highwater.monitor.causes import Happening
 from highwater.monitor.figures.rows import LagVerdict, Level
-from highwater.monitor.web.words import LEVEL_CLASSES, LEVEL_WORDS
+from highwater.monitor.web.words import LEVEL_CLASSES, LEVEL_WORDS, clock_time
 
 _SHORT: Final = 24
 _MOST_NAMES: Final = 3
@@ -79,6 +80,19 @@ def broker_link(node_id: int) -> Markup:
 
 def host_link(name: str) -> Markup:
     return link("/host", "name", name)
+
+
+def happening(of: Happening) -> Markup:
+    """The sentence of a cause, which unfolds to its events."""
+    if not of.parts:
+        return prose(of.line.text)
+    events = Markup("").join(
+        Markup(f"<li><time>{clock_time(each.at_ms)}</time> {prose(each.text)}</li>") for each in of.parts
+    )
+    return Markup(
+        f'<details id="{escape(of.anchor)}"><summary>{prose(of.line.text)}</summary>'
+        f'<ul class="events">{events}</ul></details>'
+    )
 
 
 def state(level: Level, text: str = "") -> Markup:

@@ -20,7 +20,7 @@ from highwater.monitor.web.broker_tables import (
     directories_table,
     sources_table,
 )
-from highwater.monitor.web.event_tables import events_table
+from highwater.monitor.web.event_tables import causes_table, events_table
 from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table, topic_groups_table
 from highwater.monitor.web.pages import Seen, not_found, of_cluster, render_cluster
 from highwater.monitor.web.routing import Call
@@ -186,7 +186,9 @@ def group(call: Call, seen: Seen) -> Response:
 
 @of_cluster("/events")
 def events(call: Call, seen: Seen) -> Response:
-    return _table_page(call, seen, events_table(call, seen), "/events")
+    # A filter looks for single events.
+    table = events_table if call.query.get("q") else causes_table
+    return _table_page(call, seen, table(call, seen), "/events")
 
 
 @of_cluster("/about")

@@ -11,6 +11,7 @@ from typing import Final
 from highwater.common.units import count_text
 from highwater.drawing.close_together import close_together
 from highwater.drawing.plot import Band, Mark
+from highwater.monitor.causes import by_cause
 from highwater.monitor.events import Event, EventKind
 from highwater.monitor.web.cells import visible
 
@@ -57,10 +58,11 @@ class MarkGroup:
 
     @property
     def summary(self) -> str:
-        """What happened: the sentence of a single event, and a count of each kind otherwise."""
-        if len(self.events) == 1:
-            return self.events[0].text
-        kinds = Counter(event.kind for event in self.events)
+        """What happened: the sentence of a single cause, and a count of each kind otherwise."""
+        lines = by_cause(self.events[::-1])
+        if len(lines) == 1:
+            return lines[0].line.text
+        kinds = Counter(each.line.kind for each in lines)
         return ", ".join(f"{kind_words(kind)} ×{count_text(many)}" for kind, many in kinds.most_common())
 
     @property

@@ -7,6 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from highwater.monitor.causes import Happening, by_cause
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.events import Event
 from highwater.monitor.web import cells
@@ -18,14 +19,24 @@ from highwater.monitor.web.tables import Column, Table
 from highwater.monitor.web.units import PROSE, TEXT, TIME
 
 
-def events_table(call: Call, seen: Seen) -> Table[Event]:
-    """Return the newest 2,000 events of the last 30 days."""
-    rows: Sequence[Event] = ()
+def events_table(call: Call, seen: Seen) -> Table[Happening]:
+    """Return the newest 2,000 events of the last 30 days, each by itself: for programs and filters."""
+    return _table(call, seen, lambda events: [Happening(event) for event in events])
+
+
+def causes_table(call: Call, seen: Seen) -> Table[Happening]:
+    """Return the same events, those of one cause in one row."""
+    return _table(call, seen, by_cause)
+
+
+def _table(call: Call, seen: Seen, lines_of: Callable[[Sequence[Event]], Sequence[Happening]]) -> Table[Happening]:
+    rows: Sequence[Happening] = ()
     empty = NO_HISTORY
     if call.site.history is not None:
         try:
             since_ms = seen.snapshot.taken_at_ms - 1000 * RANGES["30d"]
-            rows, empty = call.site.history.events(since_ms, most=MOST_EVENTS), "Nothing has happened in 30 days."
+            rows = lines_of(call.site.history.events(since_ms, most=MOST_EVENTS))
+            empty = "Nothing has happened in 30 days."
         except HistoryError as error:
             empty = f"The history cannot be read: {error}"
     return Table("events", "Events", _EVENTS, rows, empty, "-time")
@@ -44,12 +55,12 @@ def event_link(event: Event) -> str:
     return make(event.name) if make else cells.name_text(event.name)
 
 
-_EVENTS: Final[tuple[Column[Event], ...]] = (
-    Column("time", "Time", TIME, lambda r: r.at_ms),
-    Column("text", "What", PROSE, lambda r: r.text),
-    Column("kind", "Kind", TEXT, lambda r: r.kind.value, lambda r: kind_words(r.kind)),
-    Column("name", "About", TEXT, lambda r: r.name, event_link),
-    Column("entity", "", TEXT, lambda r: r.entity),
-    Column("before", "", TEXT, lambda r: r.before),
-    Column("after", "", TEXT, lambda r: r.after),
+_EVENTS: Final[tuple[Column[Happening], ...]] = (
+    Column("time", "Time", TIME, lambda r: r.line.at_ms),
+    Column("text", "What", PROSE, lambda r: r.line.text, cells.happening),
+    Column("kind", "Kind", TEXT, lambda r: r.line.kind.value, lambda r: kind_words(r.line.kind)),
+    Column("name", "About", TEXT, lambda r: r.line.name, lambda r: event_link(r.line)),
+    Column("entity", "", TEXT, lambda r: r.line.entity),
+    Column("before", "", TEXT, lambda r: r.line.before),
+    Column("after", "", TEXT, lambda r: r.line.after),
 )

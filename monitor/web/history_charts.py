@@ -9,8 +9,8 @@ from typing import Final
 from markupsafe import Markup
 
 from highwater.drawing.plot import Size
+from highwater.monitor.causes import Happening, by_cause
 from highwater.monitor.errors import HistoryError
-from highwater.monitor.events import Event
 from highwater.monitor.figures.findings import KAFKA
 from highwater.monitor.figures.rows import FindingKind
 from highwater.monitor.history.reader import About, HistoryReader
@@ -35,7 +35,7 @@ _DEFAULT_RANGE: Final = "1h"
 _CHART: Final = Size(580, 230)
 _MOST_MARKS: Final = 20
 MOST_EVENTS: Final = 2000
-_LAST_EVENTS: Final = 20
+_LAST_EVENTS: Final = 10
 _MOST_TOPICS: Final = 50
 EXPLORER: Final = "/explorer"
 NO_HISTORY: Final = "There is no history: the monitor was started without one."
@@ -194,13 +194,14 @@ def _when(line: Line, seen: Seen) -> str:
     return f"last, {words.clock_time(as_of_ms if is_newest else newest_ms)}"
 
 
-def last_events(call: Call, seen: Seen) -> list[Event] | str:
-    """The newest ones, or a sentence that says why there are none."""
+def last_events(call: Call, seen: Seen) -> list[Happening] | str:
+    """The newest ones, those of one cause in one line, or a sentence that says why there are none."""
     if call.site.history is None:
         return NO_HISTORY
     try:
         since_ms = seen.snapshot.taken_at_ms - 1000 * RANGES["24h"]
-        return call.site.history.events(since_ms, most=_LAST_EVENTS) or "Nothing has happened in the last 24 hours."
+        lines = by_cause(call.site.history.events(since_ms, most=MOST_EVENTS))
+        return lines[:_LAST_EVENTS] or "Nothing has happened in the last 24 hours."
     except HistoryError as error:
         return f"The history cannot be read: {error}"
 

@@ -91,7 +91,7 @@ def test_brokers_come_and_go() -> None:
     assert events_between(gone, gone) == []
     assert only(events_between(gone, after())).kind is EventKind.BROKER_BACK
     forgotten = after(brokers={node: BEFORE.brokers[node] for node in (0, 1)})
-    assert only(events_between(BEFORE, forgotten)).text == "broker 2 left the cluster"
+    assert only(events_between(BEFORE, forgotten)).text == "broker 2 is gone"
     assert only(events_between(forgotten, after())).kind is EventKind.BROKER_NEW
 
 

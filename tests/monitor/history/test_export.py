@@ -20,7 +20,7 @@ from tests.monitor.history.ticks import START_MS, tick
 def test_each_table_becomes_a_file_with_names_and_times(tmp_path: Path) -> None:
     database = open_history("sqlite", tmp_path)
     writer = TickWriter(database)
-    event = Event(START_MS, EventKind.BROKER_GONE, "broker", "2", "broker 2 left the cluster")
+    event = Event(START_MS, EventKind.BROKER_GONE, "broker", "2", "broker 2 is gone")
     for number in range(100):
         now_ms = START_MS + number * 15_000
         writer.write(tick(now_ms, end_offsets=number, lag=None, events=[event] if number == 3 else []))

@@ -31,7 +31,7 @@ from tests.monitor.history.ticks import HOUR_MS, START_MS, tick
 from tests.waiting import wait_until
 
 TICK_MS = 15_000
-EVENT = Event(START_MS, EventKind.BROKER_GONE, "broker", "2", "broker 2 left the cluster")
+EVENT = Event(START_MS, EventKind.BROKER_GONE, "broker", "2", "broker 2 is gone")
 
 
 def test_a_locked_file_pauses_the_history_and_no_event_is_lost(tmp_path: Path) -> None:

@@ -329,6 +329,27 @@ def test_pages_draw_the_history_and_list_its_events(tmp_path: Path) -> None:
         assert "group_rebalance" in viewer.get("/csv/events?q=kind:rebal").text
 
 
+def test_events_of_one_cause_are_one_line_that_unfolds(tmp_path: Path) -> None:
+    at_ms = UNIX_START_MS
+    moved = [
+        Event(at_ms, EventKind.LEADER_CHANGE, "partition", f"orders-{number}", f"orders-{number}: …", "3", "1")
+        for number in range(17)
+    ]
+    gone = Event(at_ms, EventKind.BROKER_GONE, "broker", "3", "broker 3 is gone")
+    database = open_history("sqlite", tmp_path)
+    TickWriter(database).write(Tick(at_ms, {}, [gone, *moved]))
+    with web_app(tmp_path, HOSTILE, HistoryReader(database)) as web:
+        viewer = web.browser(Role.VIEWER)
+        for path in ("/", "/events"):
+            page = viewer.get(path).text
+            assert page.count("broker 3 is gone: 17 partitions have new leaders</bdi></summary>") == 1, path
+            assert page.count("orders-16: …") == 1, path
+        assert "1–1 of 1" in viewer.get("/events").text
+        # A filter and programs look for single events.
+        assert "1–17 of 17" in viewer.get("/events?q=kind:leader").text
+        assert len(viewer.get("/api/v1/events").json()["rows"]) == 18
+
+
 def test_a_figure_of_a_silent_cluster_has_its_time_and_not_now(tmp_path: Path) -> None:
     snapshot, figures = seen(HOSTILE)
     as_of_ms = snapshot.taken_at_ms - 240_000
