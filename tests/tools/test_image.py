@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,12 @@ import pytest
 
 from tools.release import image
 from tools.release.bill import Part
+from tools.release.building import Build
 from tools.release.debian import part_of
 from tools.release.oci import Image, layer_of, write_archive
 from tools.release.places import LocalPython
 
+ROOT = Path(__file__).parents[2]
 _EPOCH_S = 1_700_000_000
 _CREATED = "2023-11-14T22:13:20Z"
 _CONTROL = "Package: libc6\nArchitecture: amd64\nVersion: 2.41-12\nDescription: GNU C Library\n with a line more\n"
@@ -97,6 +101,17 @@ def test_an_archive_for_two_processors_has_one_index_of_both(tmp_path: Path) -> 
 
 def test_a_note_of_a_package_is_read() -> None:
     assert part_of(_CONTROL) == Part("deb", "libc6", "2.41-12", "amd64")
+
+
+def test_each_pattern_of_the_documentation_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image, "_image", lambda *of: None)
+    monkeypatch.setattr(image, "write_archive", lambda *of: None)
+    build = Build(tmp_path, tmp_path, tmp_path, _EPOCH_S, "0.2.0")
+    names = [path.name for path in image.images(build)]
+    text = "".join(path.read_text("utf-8") for path in [ROOT / "README.md", *ROOT.glob("docs/*.md")])
+    patterns = set(re.findall(r"load --input (?:dist/)?(\S+?\.tar)", text))
+    assert len(patterns) >= 2
+    assert {pattern: len(fnmatch.filter(names, pattern)) for pattern in patterns} == dict.fromkeys(patterns, 1)
 
 
 def test_an_image_is_tried_where_its_processor_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,13 +50,13 @@ class _Details:
     machines: tuple[str, ...]
 
 
-# Also the names of files: what is after the version.
+# By the first part of the file name. No pattern for the files of one may match those of another.
 KINDS: Final = {
-    "image": _Details(
+    "highwater_kafka": _Details(
         "highwater", (), ("broker", "start", "--config", "/etc/highwater/server.properties"), tuple(ARCHITECTURES)
     ),
     # Load from plain processes: without Spark, and without Java. HdrHistogram has no wheel for other processors.
-    "bench-image": _Details("highwater-bench", ("gate",), ("bench", "--help"), ("x86_64",)),
+    "highwater_kafka_bench": _Details("highwater-bench", ("gate",), ("bench", "--help"), ("x86_64",)),
 }
 # What others need for their scripts, which do not run here, and for Python at a terminal.
 _NOT_UNPACKED: Final = frozenset(
@@ -119,7 +119,7 @@ def images(build: Build) -> list[Path]:
         if len(made) > 1:
             archives[""] = [*made.values()]
         for machine, each in archives.items():
-            paths.append(build.out / f"highwater_kafka-{build.version}-{kind}{machine}.tar")
+            paths.append(build.out / f"{kind}-{build.version}-image{machine}.tar")
             write_archive(paths[-1], f"{details.name}:{build.version}", each, build.epoch_s)
     return paths
 
