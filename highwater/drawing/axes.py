@@ -78,11 +78,11 @@ def around(label: str, unit: str, values: Iterable[float], most_ticks: int = 5) 
     return Axis(label, unit, "linear", first * step, last * step, ticks)
 
 
-def numbered(label: str, last: int, most_ticks: int = 10) -> Axis:
-    """Numbers of things from 1 to `last`, with half of a step of room at each end."""
+def numbered(label: str, last: int, most_ticks: int = 10, first: int = 1) -> Axis:
+    """Numbers of things from `first`, 0 or 1, to `last`, with half of a step of room at each end."""
     step = next(m * 10**e for e in range(9) for m in (1, 2, 5) if last <= most_ticks * m * 10**e)
-    ticks = tuple((float(n), exact_text(n)) for n in range(1 if step == 1 else step, last + 1, step))
-    return Axis(label, "", "linear", 0.5, last + 0.5, ticks)
+    ticks = tuple((float(n), exact_text(n)) for n in range(first if step == 1 else first * step, last + 1, step))
+    return Axis(label, "", "linear", first - 0.5, last + 0.5, ticks)
 
 
 def categories(label: str, names: Sequence[str]) -> Axis:

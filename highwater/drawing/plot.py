@@ -225,6 +225,38 @@ def dot_panel(
     return _drawing(name, title, finding, parts, plot, size)
 
 
+class Bar(NamedTuple):
+    x: float
+    y: float | None
+    """None if it is not known, which is drawn as a dash."""
+    tone: str
+    """`good`, `warn`, `bad` or empty."""
+    words: str
+
+
+def bar_panel(name: str, title: str, finding: str, bars: Sequence[Bar], x: Axis, y: Axis, size: Size = HALF) -> Markup:
+    """A bar from the base for each of `bars`, which are 1 apart in x."""
+    plot = _Plot(
+        left=14 + _TEXT_WIDTH * max(len(label) for _, label in y.ticks),
+        top=24,
+        right=size.width - 12,
+        bottom=size.height - 36,
+        x=x,
+        y=y,
+    )
+    width = max(1.0, min(40.0, 0.75 * (plot.px(1) - plot.px(0))))
+    parts = [*_y_grid(plot), *_x_ticks(plot, size)]
+    for bar in bars:
+        middle, said = plot.px(bar.x), element("title", bar.words)
+        if bar.y is None:
+            parts.append(element("text", said, "–", class_="mid", x=middle, y=plot.bottom - 3))
+            continue
+        top = plot.py(bar.y)
+        box = {"x": middle - width / 2, "y": top, "width": width, "height": plot.bottom - top}
+        parts.append(element("rect", said, class_=f"bar {bar.tone}".rstrip(), **box))
+    return _drawing(name, title, finding, parts, plot, size)
+
+
 def swatch(slot: int, solid: bool, line: bool) -> Markup:
     """The sample of a series in a legend."""
     parts = [element("path", d="M1 7h30", class_=_line_class(slot, thin=False, solid=solid))] if line else []

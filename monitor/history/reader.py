@@ -176,6 +176,12 @@ class HistoryReader:
             for at_ms, kind, entity, name, text, before, after in rows
         ]
 
+    def first_ms(self, kind: str, name: str) -> int | None:
+        """Return when an entity was seen first; None if it never was."""
+        query = select(func.min(ENTITY.c.first_ms)).where(ENTITY.c.kind == kind, ENTITY.c.name == storable(name))
+        ((first_ms,),) = self._all(query)
+        return None if first_ms is None else int(first_ms)
+
     def has(self, kind: str, name: str) -> bool:
         query = select(ENTITY.c.id).where(ENTITY.c.kind == kind, ENTITY.c.name == storable(name)).limit(1)
         return bool(self._all(query))

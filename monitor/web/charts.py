@@ -19,7 +19,7 @@ from highwater.monitor.web.event_marks import Happened, MarkGroup
 
 MOST_LINES: Final = MOST_SERIES
 MOST_AXES: Final = 2
-_SPARK: Final = (160, 32)
+_SPARK: Final = (280, 48)
 _LONGEST_LABEL: Final = 70
 
 
@@ -51,7 +51,10 @@ class Line:
         """Its last value and its highest one, in words: a narrow screen may not show the axis."""
         if not self.known:
             return ""
-        return f"{words.amount(self.known[-1], self.unit)} at the end, at most {words.amount(self.top, self.unit)}"
+        newest, most = words.amount(self.known[-1], self.unit), words.amount(self.top, self.unit)
+        number, _, unit = newest.partition(" ")
+        # One unit is enough where both have it.
+        return f"{number if unit and most.endswith(f' {unit}') else newest} at the end, at most {most}"
 
 
 def chart(
@@ -118,8 +121,8 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
 
 
-def spark(line: Line, span: tuple[int, int], marks: Sequence[MarkGroup], when: str) -> Markup:
-    """A small line without axes, with the marks as strokes. `when`: of which time the newest value is, in words."""
+def spark(line: Line, span: tuple[int, int], marks: Sequence[MarkGroup], summary: str) -> Markup:
+    """A small line without axes, with the marks as strokes."""
     width, height = _SPARK
     top = max(line.top, 1e-9)
     length_ms = span[1] - span[0]
@@ -144,14 +147,10 @@ def spark(line: Line, span: tuple[int, int], marks: Sequence[MarkGroup], when: s
         )
         for group in marks
     ]
-    shown = words.size if line.unit.startswith("B") else words.count
     happened = "".join(f"; {group.when}: {group.summary}" for group in marks[-3:])
     return element(
         "svg",
-        element(
-            "title",
-            f"{line.title} in the last hour: at most {shown(line.top)}, {shown(line.known[-1])} {when}{happened}",
-        ),
+        element("title", f"{line.title} in the last {summary}{happened}"),
         *strokes,
         element("path", class_="l s1", d=path_data(drawn)),
         class_="spark",

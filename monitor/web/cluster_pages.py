@@ -22,6 +22,7 @@ from highwater.monitor.web.broker_tables import (
 )
 from highwater.monitor.web.event_tables import causes_table, events_table
 from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table, topic_groups_table
+from highwater.monitor.web.lag_bars import lag_bars
 from highwater.monitor.web.pages import Seen, not_found, of_cluster, render_cluster
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import Arranged, Table, arrange
@@ -46,6 +47,7 @@ def overview(call: Call, seen: Seen) -> Response:
         key=lambda row: (row.level.rank, row.verdict.rank, row.lag or 0),
         reverse=True,
     )
+    sparklines, sparklines_time = history_charts.sparklines(call, seen)
     return render_cluster(
         call,
         seen,
@@ -56,7 +58,8 @@ def overview(call: Call, seen: Seen) -> Response:
         worst_groups=lagging[:_WORST],
         unjudged_groups=sum(row.level is Level.UNKNOWN for row in figures.groups.values()),
         least=least_of(figures.headroom),
-        sparklines=history_charts.sparklines(call, seen),
+        sparklines=sparklines,
+        sparklines_time=sparklines_time,
         events=history_charts.last_events(call, seen),
     )
 
@@ -176,6 +179,7 @@ def group(call: Call, seen: Seen) -> Response:
         "/groups",
         group=found,
         row=seen.figures.groups[name],
+        lag=lag_bars(seen.figures.group_partitions.get(name, ())),
         partitions=arrange(group_partitions_table(name, seen.figures), call.query, "partitions."),
         members=arrange(members_table(found), call.query, "members."),
         commands=commands.of_group(call.site.settings.bootstrap, name),

@@ -33,6 +33,7 @@ RANGES: Final[Mapping[str, int]] = {
 }
 _DEFAULT_RANGE: Final = "1h"
 _CHART: Final = Size(580, 230)
+_SHORTEST_MS: Final = 60_000
 _MOST_MARKS: Final = 20
 MOST_EVENTS: Final = 2000
 _LAST_EVENTS: Final = 10
@@ -118,10 +119,10 @@ def section(call: Call, seen: Seen, kind: str, name: str, topics: Collection[str
     if reader is None:
         return Section(problem=NO_HISTORY, chosen=chosen)
     to_ms = seen.snapshot.taken_at_ms
-    span = (to_ms - 1000 * RANGES[chosen], to_ms)
     is_too_many = len(topics) > _MOST_TOPICS
     about = About(((kind, name), *(("topic", topic) for topic in topics if not is_too_many)))
     try:
+        span = _span(reader, kind, name, to_ms, RANGES[chosen])
         happened = what_happened(reader, about, span, _MOST_MARKS)
         if is_too_many:
             note = f"Events of its {words.count(len(topics))} topics are not marked. {happened.note}"
@@ -156,29 +157,38 @@ def what_happened(reader: HistoryReader, about: About, span: tuple[int, int], mo
     return Happened(tuple(grouped(events, span, most_marks)), tuple(trial_bands(events, span)), note)
 
 
-def sparklines(call: Call, seen: Seen) -> list[Spark]:
-    """Return small charts of the last hour; empty without a history."""
+def _span(reader: HistoryReader, kind: str, name: str, to_ms: int, range_s: int) -> tuple[int, int]:
+    """Return the time of a chart: no more than there is. Raises HistoryError."""
+    first_ms = reader.first_ms(kind, name)
+    begin_ms = to_ms - 1000 * range_s
+    return begin_ms if first_ms is None else max(begin_ms, min(first_ms, to_ms - _SHORTEST_MS)), to_ms
+
+
+def sparklines(call: Call, seen: Seen) -> tuple[list[Spark], str]:
+    """Return small charts of the last hour, and the time that they have in words; no charts without a history."""
     reader = call.site.history
     if reader is None:
-        return []
+        return [], ""
     to_ms = seen.snapshot.taken_at_ms
-    span = (to_ms - 1000 * _HOUR_S, to_ms)
     name = seen.snapshot.cluster
     try:
+        span = _span(reader, "cluster", name, to_ms, _HOUR_S)
         happened = what_happened(reader, About((("cluster", name),)), span, _MOST_MARKS)
         lines = [
             Line(metric.title, metric.unit, reader.series("cluster", name, metric.name, *span, 120).points)
             for metric in METRICS["cluster"]
         ]
     except HistoryError:
-        return []
+        return [], ""
+    time = words.time_ms(span[1] - span[0])
     sparks = []
     for line in lines:
         if line.known:
             when = _when(line, seen)
-            drawing = spark(line, span, happened.marks, when)
-            sparks.append(Spark(line.title, words.amount(line.known[-1], line.unit), when, drawing))
-    return sparks
+            newest, most = words.amount(line.known[-1], line.unit), words.amount(line.top, line.unit)
+            drawing = spark(line, span, happened.marks, f"{time}: at most {most}, {newest} {when}")
+            sparks.append(Spark(line.title, newest, when, drawing))
+    return sparks, time
 
 
 def _when(line: Line, seen: Seen) -> str:

@@ -329,6 +329,23 @@ def test_pages_draw_the_history_and_list_its_events(tmp_path: Path) -> None:
         assert "group_rebalance" in viewer.get("/csv/events?q=kind:rebal").text
 
 
+def test_charts_are_as_wide_as_the_time_that_the_history_has(tmp_path: Path) -> None:
+    with web_app(tmp_path, HOSTILE, history_of(tmp_path, 11)) as web:
+        viewer = web.browser(Role.VIEWER)
+        for chosen in ("1h", "30d"):
+            spans = re.findall(r'data-x="linear ([0-9]+) ([0-9]+) s"', viewer.get(f"/broker?id=1&range={chosen}").text)
+            assert spans, chosen
+            assert {int(to_s) - int(from_s) for from_s, to_s in spans} == {600}
+        page = viewer.get("/").text
+        assert "<h2>The last 10 min</h2>" in page
+        drawn = re.findall(r'class="l s1" d="M([0-9.]+) ', page)
+        assert drawn
+        assert "0" in drawn
+    (tmp_path / "new").mkdir()
+    with web_app(tmp_path / "new", HOSTILE, history_of(tmp_path / "new", 1)) as web:
+        assert "<h2>The last 1 min</h2>" in web.browser(Role.VIEWER).get("/").text
+
+
 def test_events_of_one_cause_are_one_line_that_unfolds(tmp_path: Path) -> None:
     at_ms = UNIX_START_MS
     moved = [
