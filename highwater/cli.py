@@ -46,6 +46,10 @@ ROOMS: Final = {
                 "Write the highest rates that one broker sustained, and what its disks did, as a file for the "
                 "monitor's headroom.",
             ),
+            "publish-ceilings": Late(
+                f"{_STUDIES}.publish_ceilings:publish_ceilings",
+                "Write what a host measured for plans of others: facts and ranges, no host names, paths or addresses.",
+            ),
             "history": Late(
                 f"{_STUDIES}.history:app",
                 "Results over time, and where they changed.",
@@ -96,7 +100,7 @@ ROOMS: Final = {
     "pipeline": Late("highwater.pipeline.cli:app", "Streams over topics, on Spark."),
     "plan": Late(
         f"{_STUDIES}.capacity:plan",
-        "Say how many brokers a load needs, from a benchmark on a host of the same kind.",
+        "Say how many brokers a load needs, from a benchmark on a host of the same kind, or on a reference host.",
     ),
     "report": Late(
         "highwater.reports.cli:report",

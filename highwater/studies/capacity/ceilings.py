@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from highwater.common.ceilings import HostClass
-from highwater.studies.capacity.costs import Costs, MeasuredWork
+from highwater.studies.capacity.costs import AMOUNTS, Costs, MeasuredWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,89 @@ class DiskSamples:
 
 
 @dataclass(frozen=True, slots=True)
+class Prediction:
+    """A cell that the costs were not fitted to: its CPU as the costs say it, and as it was measured."""
+
+    cell: str
+    predicted_cores: float
+    measured_cores: float
+    in_turn: bool = False
+    """The plan's costs are fitted to it, and were fitted once more without it for this prediction."""
+
+    @property
+    def error_ratio(self) -> float:
+        return self.predicted_cores / self.measured_cores - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A fact in which the planned hosts and a reference host differ."""
+
+    fact: str
+    planned: str
+    reference: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A reference host that was predicted from the nearest of the others."""
+
+    host: str
+    predicted_from: str
+    worst_cell: str
+    ratio: float
+    """CPU time of the cell on the one host over that on the other, whichever is more: 1 or above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where figures of another host come from, and how far they are stretched for the planned hosts."""
+
+    measured_on: str
+    """The day, such as 2026-11-27."""
+    conditions: str
+    """What else the host did, and which broker it was, in words."""
+    differences: tuple[Difference, ...]
+    cost_factor: float
+    """Costs of the planned hosts may be so many times as high or as low."""
+    disk_factor: float
+    """The same of the rates of a disk."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Empty while there are fewer than three kinds of hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A published measurement of another host: costs that were fitted there."""
+
+    costs: Costs
+    low: Costs
+    high: Costs
+    """Low and high: between which 95 of 100 draws of that measurement lie."""
+    predictions: tuple[Prediction, ...]
+    most_of_one_broker: Mapping[str, float]
+    origin: Origin
+
+    def drawn_costs(self, random: np.random.Generator) -> Costs:
+        """Each cost anywhere in its own range, then all of them stretched by one factor."""
+
+        def within(low: tuple[float, ...], high: tuple[float, ...]) -> tuple[float, ...]:
+            return tuple(float(cost) for cost in random.uniform(low, high))
+
+        drawn = replace(
+            self.costs,
+            cpu_s=within(self.low.cpu_s, self.high.cpu_s),
+            waking_s=within(self.low.waking_s, self.high.waking_s),
+        )
+        return drawn.times(stretch(self.origin.cost_factor, random))
+
+
+def stretch(factor: float, random: np.random.Generator) -> float:
+    """A factor anywhere between 1/factor and factor, along the logarithm."""
+    return float(np.exp(random.uniform(-math.log(factor), math.log(factor))))
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """All that result directories say of a class of hosts."""
 
@@ -89,3 +173,13 @@ class Measured:
     partition_bytes_per_s: tuple[float, ...]
     trials_used: int
     trials_left_out: int
+    reference: Reference | None = None
+    """A published measurement has costs in place of cells."""
+
+    def most_of_one_broker(self, amount: str) -> float:
+        """The most of one of AMOUNTS that a broker did in a second in any trial that costs were fitted to."""
+        if self.reference is not None:
+            return self.reference.most_of_one_broker.get(amount, 0.0)
+        index = AMOUNTS.index(amount)
+        trials = (trial.work for cell in self.cells for trial in cell.trials)
+        return max((work.amounts[index] / max(1.0, work.brokers) for work in trials), default=0.0)

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from highwater.studies.capacity.ceilings import Ceilings, Cell, DiskSamples, Measured
+from highwater.studies.capacity.ceilings import Ceilings, Cell, DiskSamples, Measured, Prediction, stretch
 from highwater.studies.capacity.costs import Costs, Work, fitted
 
 DRAWS: Final = 300
@@ -25,23 +25,10 @@ class Draw:
     """A factor of all rates of the load."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """A cell that the costs were not fitted to: its CPU as the costs say it, and as it was measured."""
-
-    cell: str
-    predicted_cores: float
-    measured_cores: float
-    in_turn: bool = False
-    """The plan's costs are fitted to it, and were fitted once more without it for this prediction."""
-
-    @property
-    def error_ratio(self) -> float:
-        return self.predicted_cores / self.measured_cores - 1
-
-
 def costs_of(measured: Measured) -> Costs:
     """Those that a plan is made with."""
+    if measured.reference is not None:
+        return measured.reference.costs
     return _fitted(measured.cells, median(measured.busiest))
 
 
@@ -63,6 +50,8 @@ def predictions(measured: Measured, costs: Costs) -> list[Prediction]:
 
     Held-out cells load a broker little. Closed loops load it fully, and a plan comes nearer to them.
     """
+    if measured.reference is not None:
+        return list(measured.reference.predictions)
     found = list(_predicted(measured.held_out, costs))
     for closed in (cell for cell in measured.cells if cell.is_closed):
         others = [cell for cell in measured.cells if cell is not closed]
@@ -95,21 +84,30 @@ def draws(
     def drawn(values: Sequence[float]) -> float:
         return float(np.median(random.choice(values, len(values))))
 
-    found, ratios = [], _write_ratios(disk)
-    for _ in range(count):
+    def costs_of_one(most_cores: float) -> Costs:
+        if reference is not None:
+            return reference.drawn_costs(random)
         trials = [
             cell.trials[index]
             for cell in measured.cells
             for index in random.integers(0, len(cell.trials), len(cell.trials))
         ]
+        return fitted(trials, most_cores)
+
+    found, ratios, reference = [], _write_ratios(disk), measured.reference
+    for _ in range(count):
         most_cores = drawn(measured.busiest)
+        costs = costs_of_one(most_cores).times(1 + random.uniform(-cost_error_ratio, cost_error_ratio))
+        speed = 1.0 if reference is None else stretch(reference.origin.disk_factor, random)
         ceilings = _ceilings(
             measured,
-            fitted(trials, most_cores).times(1 + random.uniform(-cost_error_ratio, cost_error_ratio)),
+            costs,
             cpu_cores=most_cores,
-            write=float(random.uniform(min(disk.write_bytes_per_s), max(disk.write_bytes_per_s))),
-            read=float(random.uniform(min(disk.read_bytes_per_s), max(disk.read_bytes_per_s))),
-            syncs=float(random.uniform(min(disk.syncs_per_s), max(disk.syncs_per_s))) if disk.syncs_per_s else None,
+            write=speed * float(random.uniform(min(disk.write_bytes_per_s), max(disk.write_bytes_per_s))),
+            read=speed * float(random.uniform(min(disk.read_bytes_per_s), max(disk.read_bytes_per_s))),
+            syncs=speed * float(random.uniform(min(disk.syncs_per_s), max(disk.syncs_per_s)))
+            if disk.syncs_per_s
+            else None,
             write_ratios=ratios,
         )
         found.append(Draw(ceilings, 1 + float(random.uniform(-range_ratio, range_ratio))))

@@ -9,14 +9,15 @@ from typing import Final
 
 from highwater.common.ceilings import HostClass
 from highwater.common.errors import UsageError
-from highwater.studies.capacity.ceilings import Ceilings, DiskSamples, Measured
+from highwater.studies.capacity.ceilings import Ceilings, DiskSamples, Measured, Origin, Prediction
 from highwater.studies.capacity.costs import SYNCED
 from highwater.studies.capacity.demand import DISK_WRITE, BrokerState, least_brokers, partitions_of, worst_broker
 from highwater.studies.capacity.disks import Array, array_of
-from highwater.studies.capacity.draws import Draw, Prediction, draws, interval, middle, predictions
+from highwater.studies.capacity.draws import Draw, draws, interval, middle, predictions
 from highwater.studies.capacity.growth import GrowthForecast, month_reached
 from highwater.studies.capacity.load import LAYOUTS, LEAST_DISKS, Layout, Load, Retention, Topic
 from highwater.studies.capacity.measured import WORKLOAD
+from highwater.studies.capacity.narrowing import Narrowing, Span, narrowing
 from highwater.studies.capacity.sizing import MOST_BROKERS, largest_factor, smallest_cluster
 from highwater.studies.capacity.unknown import Unknown, unknown_to
 
@@ -98,12 +99,16 @@ class Plan:
     trials_left_out: int
     made_on: str
     """The day, such as 2026-11-27."""
+    origin: Origin | None = None
+    """Where the ceilings come from if they are of a reference host."""
+    narrowing: Narrowing | None = None
     schema: str = PLAN_SCHEMA
 
 
 def make_plan(load: Load, measured: Measured, today: date, brokers: int | None = None) -> Plan:
     """The plan for a load; brokers: whether so many carry it. Raises UsageError for ceilings that nobody measured."""
-    _check_host(load, measured)
+    if measured.reference is None:
+        _check_host(load, measured)
     disk = _disk(load, measured)
     ceilings = middle(measured, disk)
     _check_known(load, measured, ceilings)
@@ -124,6 +129,13 @@ def make_plan(load: Load, measured: Measured, today: date, brokers: int | None =
     if brokers is not None:
         factor = largest_factor(load, ceilings, array, brokers)
         factor_low, factor_high = interval(_factors(load, drawn, arrays, brokers))
+
+    def span_of(some: Sequence[Draw]) -> Span:
+        own = [_array(load, disk, draw.ceilings) for draw in some]
+        if brokers is not None:
+            return interval(_factors(load, some, own, brokers))
+        return _brokers_interval(load, some, own, needed)
+
     return Plan(
         name=load.name,
         fits=needed is not None if brokers is None else state is not None and state.fits and brokers >= least,
@@ -144,12 +156,14 @@ def make_plan(load: Load, measured: Measured, today: date, brokers: int | None =
         predictions=tuple(found),
         unknown=tuple(unknown_to(load, measured, ceilings, state)),
         host=measured.host,
-        other_memory=_other_memory(load, measured.host),
+        other_memory="" if measured.reference is not None else _other_memory(load, measured.host),
         system=measured.system,
         runs=measured.runs,
         trials_used=measured.trials_used,
         trials_left_out=measured.trials_left_out,
         made_on=today.isoformat(),
+        origin=None if measured.reference is None else measured.reference.origin,
+        narrowing=narrowing(drawn, ceilings, span_of),
     )
 
 
@@ -165,7 +179,9 @@ def _check_host(load: Load, measured: Measured) -> None:
 
 
 def _disk(load: Load, measured: Measured) -> DiskSamples:
-    """The measured target that the planned hosts have disks like."""
+    """The measured target that the planned hosts have disks like; of a reference host, its first."""
+    if measured.reference is not None:
+        return measured.disks[0]
     names = [disk.target for disk in measured.disks]
     if not names:
         raise UsageError(f"{', '.join(measured.runs)}: no disk was measured; install fio and run {WORKLOAD} again")

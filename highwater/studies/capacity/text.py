@@ -14,8 +14,11 @@ from highwater.common.units import (
     size_text,
     wait_text,
 )
+from highwater.studies.capacity.ceilings import Origin
 from highwater.studies.capacity.demand import Demand
 from highwater.studies.capacity.disks import Array
+from highwater.studies.capacity.measured import WORKLOAD
+from highwater.studies.capacity.narrowing import Narrowing
 from highwater.studies.capacity.plan import AIMED_ERROR_RATIO, DiskChoice, Plan
 
 _DECIMAL = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -34,6 +37,10 @@ def answer(plan: Plan) -> str:
 
 def lines(plan: Plan) -> Iterator[str]:
     yield f"{plan.name}: {answer(plan)}"
+    if plan.origin is not None:
+        yield reference_text(plan, plan.origin)
+    if plan.narrowing is not None:
+        yield f"next: {next_text(plan, plan.narrowing)}"
     if plan.other_memory:
         yield f"ceilings of a host with other memory: {plan.other_memory}. The rest is as on the measured host"
     yield how_sure(plan)
@@ -56,9 +63,36 @@ def lines(plan: Plan) -> Iterator[str]:
         yield f"    {each.find_out}"
 
 
+def reference_text(plan: Plan, origin: Origin) -> str:
+    """Which host the figures are of, and in what the planned hosts differ from it."""
+    told = ", ".join(f"{each.fact} ({each.planned} instead of {each.reference})" for each in origin.differences)
+    host = f"{plan.host.cpu_model} × {plan.host.cpu_count}, measured {origin.measured_on}"
+    return (
+        f"from a reference host, not yours: {host}; {f'yours differs in {told}; ' if told else ''}your disk is unknown"
+    )
+
+
+def next_text(plan: Plan, found: Narrowing) -> str:
+    """The measurement that would narrow the answer most, how long it takes, and what would remain."""
+    remains = f"; the answer would then be about {span_text(plan, found.low, found.high)}"
+    if found.part == "load":
+        return (
+            f"highwater monitor load-file observed.yaml -b BROKER:PORT --days 14 writes the rates that a monitor has "
+            f"seen (two weeks){remains}"
+        )
+    what = "what a disk of yours does" if found.part == "disk" else "what work costs your host"
+    return (
+        f"highwater bench run {WORKLOAD} --launcher process --storage data=DIRECTORY --out results/ceilings measures "
+        f"{what} (half an hour){remains}"
+    )
+
+
 def how_sure(plan: Plan) -> str:
     """The range of the answer, and how far its costs were from what they had not seen."""
-    sure = f"how sure: 95 of 100 plans, drawn from the trials and from the range of the load, say {_span(plan)}"
+    span = _span(plan)
+    if plan.origin is not None:
+        return f"how sure: 95 of 100 plans say {span}; {_stretched(plan.origin)}{_left_out(plan.origin)}"
+    sure = f"how sure: 95 of 100 plans, drawn from the trials and from the range of the load, say {span}"
     if not plan.predictions:
         return f"{sure}; how far the costs are from cells that they were not fitted to is not known"
     aim = f" (the aim is {percent_text(AIMED_ERROR_RATIO)})" if misses_aim(plan) else ""
@@ -71,24 +105,53 @@ def misses_aim(plan: Plan) -> bool:
     return any(abs(each.error_ratio) > AIMED_ERROR_RATIO for each in plan.predictions)
 
 
+def _stretched(origin: Origin) -> str:
+    """Why the interval of a plan from a reference host is wide."""
+    is_like = not {"processor", "processors"} & {each.fact for each in origin.differences}
+    return (
+        f"they take each cost up to {significant(origin.cost_factor)} times as high or as low, as "
+        f"{'a like host' if is_like else 'another processor'} was measured, and the speed of a disk up to "
+        f"{significant(origin.disk_factor)} times, as yours is not known"
+    )
+
+
+def _left_out(origin: Origin) -> str:
+    """What hosts say of each other, when there are enough of them."""
+    if not origin.left_out:
+        return ""
+    worst = max(origin.left_out, key=lambda each: each.ratio)
+    return (
+        f"; each of {len(origin.left_out)} reference hosts was predicted from the nearest other, and costs were up to "
+        f"{significant(worst.ratio, 2)} times off ({worst.host} from {worst.predicted_from}, {worst.worst_cell})"
+    )
+
+
 def _span(plan: Plan) -> str:
-    if plan.asked_brokers is not None and plan.factor_low is not None and plan.factor_high is not None:
-        return f"{significant(plan.factor_low, 2)} to {significant(plan.factor_high, 2)} times this load"
-    if plan.brokers_low is None:
+    if plan.asked_brokers is not None:
+        return span_text(plan, plan.factor_low, plan.factor_high)
+    return span_text(plan, plan.brokers_low, plan.brokers_high)
+
+
+def span_text(plan: Plan, low: float | None, high: float | None) -> str:
+    """An interval of what the plan answers: times the load for brokers that were asked about, else brokers."""
+    if plan.asked_brokers is not None and low is not None and high is not None:
+        return f"{significant(low, 2)} to {significant(high, 2)} times this load"
+    if low is None:
         return "that no number is enough"
-    if plan.brokers_high is None:
-        return f"{plan.brokers_low} brokers or more"
-    if plan.brokers_low == plan.brokers_high:
-        return plural(plan.brokers_low, "broker")
-    return f"{plan.brokers_low} to {plural(plan.brokers_high, 'broker')}"
+    if high is None:
+        return f"{low:.0f} brokers or more"
+    if low == high:
+        return plural(round(low), "broker")
+    return f"{low:.0f} to {plural(round(high), 'broker')}"
 
 
 def measured_on(plan: Plan) -> str:
     host = plan.host
+    when = "" if plan.origin is None else f"; {plan.origin.conditions}"
     return (
         f"measured on {plan.system}, {host.cpu_model} × {host.cpu_count}, {size_text(host.memory_bytes)}, Linux "
         f"{host.kernel}{', ' + host.runs_in if host.runs_in else ''}; {plural(plan.trials_used, 'trial')} of "
-        f"{', '.join(plan.runs)}"
+        f"{', '.join(plan.runs)}{when}"
     )
 
 
@@ -140,12 +203,10 @@ def _binding(plan: Plan) -> str:
     if plan.state is None:
         return "no broker would be up"
     first, second = plan.state.by_use[:2]
+    used = "" if plan.origin is not None else f" ({percent_text(first.use_ratio)} of what a plan may use)"
     if plan.brokers is not None and plan.asked_brokers is None and plan.brokers == plan.least_brokers:
-        return (
-            f"copies and brokers that may be down need no fewer; {_of(first)} is used most "
-            f"({percent_text(first.use_ratio)} of what a plan may use), then {_of(second)}"
-        )
-    return f"{_of(first)} binds ({percent_text(first.use_ratio)} of what a plan may use), then {_of(second)}"
+        return f"copies and brokers that may be down need no fewer; {_of(first)} is used most{used}, then {_of(second)}"
+    return f"{_of(first)} binds{used}, then {_of(second)}"
 
 
 def _of(demand: Demand | None) -> str:

@@ -35,7 +35,7 @@ def unknown_to(
 ) -> Iterator[Unknown]:
     """state: of the worst broker of the plan."""
     again = f"highwater bench run {WORKLOAD} --out DIR"
-    if not measured.held_out:
+    if not measured.held_out and measured.reference is None:
         yield Unknown("how far the costs are from cells that they were not fitted to", again)
     for name, topic in load.topics.items():
         low, high = ceilings.costs.batch_bytes["produced"]
@@ -96,8 +96,7 @@ def unknown_to(
 
 
 def _many_partitions(work: Work, measured: Measured, ceilings: Ceilings) -> Iterator[Unknown]:
-    trials = [trial.work for cell in measured.cells for trial in cell.trials]
-    most = max((each.partitions / max(1.0, each.brokers) for each in trials), default=0.0)
+    most = measured.most_of_one_broker("partitions")
     if work.partitions > max(MANY_PARTITIONS, _BEYOND * most):
         how = "goes on in a straight line" if "partitions" in ceilings.costs.known else "counts none of their CPU time"
         yield Unknown(
@@ -109,10 +108,8 @@ def _many_partitions(work: Work, measured: Measured, ceilings: Ceilings) -> Iter
 
 
 def _beyond_measured(work: Work, measured: Measured) -> Iterator[Unknown]:
-    trials = [trial.work for cell in measured.cells for trial in cell.trials]
     for kind in KINDS:
-        planned = work.batches_of(kind)
-        most = max((each.batches_of(kind) / max(1.0, each.brokers) for each in trials), default=0.0)
+        planned, most = work.batches_of(kind), measured.most_of_one_broker(f"{kind}_batches")
         if planned > _BEYOND * most > 0:
             yield Unknown(
                 f"what {count_text(round(planned))} {kind} batches a second cost one broker: at most "

@@ -13,9 +13,14 @@ from highwater.bench.commands.common import AsJson, StorageOption, one_line_erro
 def plan(
     load: Annotated[Path, typer.Argument(metavar="LOAD", help="Load file (YAML, schema capacity.load/1).")],
     ceilings: Annotated[
-        list[Path],
-        typer.Option("--ceilings", metavar="DIR", help="Result directory of workloads/ceilings.yaml; may be repeated."),
-    ],
+        list[Path] | None,
+        typer.Option(
+            "--ceilings",
+            metavar="DIR",
+            help="Result directory of workloads/ceilings.yaml (may be repeated); or a published file, or a folder of "
+            "them. Default: reference hosts that come with Highwater.",
+        ),
+    ] = None,
     brokers: Annotated[
         int | None,
         typer.Option(min=1, max=10_000, metavar="N", help="Report how much of the load N brokers can carry."),
@@ -35,10 +40,11 @@ def plan(
     ] = None,
     storage: StorageOption = None,
 ) -> None:
-    """Say how many brokers a load needs, from a benchmark on a host of the same kind.
+    """Say how many brokers a load needs, from a benchmark on a host of the same kind, or on a reference host.
 
-    The answer comes first, with its interval and what limits it. Below it: what the worst broker needs of each
-    resource, partitions, disks, what would change the answer, and what is not known with the command that finds it out.
+    The answer comes first, with its interval and what limits it, and the measurement that would narrow it most. Below
+    it: what the worst broker needs of each resource, partitions, disks, what would change the answer, and what is not
+    known with the command that finds it out.
 
     Exit codes: 0 the load fits; 1 it does not; 2 usage error, or a ceiling that nobody measured.
     """
@@ -48,13 +54,13 @@ def plan(
         from highwater.bench.workload.yaml_document import read_document
         from highwater.common.errors import UsageError
         from highwater.common.exit_codes import EXIT_NO
-        from highwater.results.reader import RunResult
         from highwater.studies.capacity.inventory import inventory_of
         from highwater.studies.capacity.load import load_of
         from highwater.studies.capacity.measured import measured_of
         from highwater.studies.capacity.plan import make_plan
         from highwater.studies.capacity.stored import LOAD_FILE, PLAN_FILE, plan_text
         from highwater.studies.capacity.text import lines
+        from highwater.studies.commands.ceilings_sources import measured_for, results_of
 
         for option, directory in (("--inventory", inventory), ("--out", out)):
             if directory is not None:
@@ -62,14 +68,16 @@ def plan(
         if rehearse is None and storage:
             raise UsageError("--storage is for a rehearsal: add --rehearse SHARE")
         wanted = load_of(read_document(load))
-        results = [RunResult(directory) for directory in ceilings]
-        measured, today = measured_of(results), datetime.now(UTC).date()
+        measured, today = measured_for(wanted, ceilings), datetime.now(UTC).date()
         made = make_plan(wanted, measured, today, brokers)
         if rehearse is not None:
             from highwater.studies.commands.rehearsing import rehearsed
 
             if out is None:
                 raise UsageError("--rehearse saves what it measures: add --out DIR")
+            results = results_of(ceilings or [])
+            if not results:
+                raise UsageError("--rehearse compares with ceilings of this host: add --ceilings DIR, a result of it")
             run = rehearsed(wanted, measured, results[0], rehearse, out, storage or [])
             measured = measured_of([*results, run])
             made = make_plan(wanted, measured, today, brokers)
