@@ -15,7 +15,7 @@ from highwater.common.figure_table import FigureTable
 from highwater.common.units import NONE, count_text, plural, wait_text
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.lag import lag_text
-from highwater.monitor.figures.rows import BrokerFigures, GroupFigures, LagVerdict, Level, TopicFigures
+from highwater.monitor.figures.rows import BrokerFigures, GroupFigures, Level, TopicFigures
 from highwater.monitor.model import Snapshot
 from highwater.monitor.state import MonitorState
 from highwater.monitor.web import words
@@ -149,7 +149,7 @@ def _footer(snapshot: Snapshot, state: MonitorState, hidden: Sequence[int]) -> T
 
 
 def _catch_up(group: GroupFigures) -> str:
-    if group.verdict is not LagVerdict.OK and group.never_catches_up:
+    if group.level.rank >= Level.WARN.rank and group.never_catches_up:
         return "never"
     return NONE if group.catch_up_ms is None else wait_text(group.catch_up_ms / 1000)
 

@@ -30,6 +30,8 @@ DISK_FULL_ERROR_MS: Final = 4 * _HOUR_MS
 LOSS_WARN_MS: Final = 24 * _HOUR_MS
 LOSS_ERROR_MS: Final = _HOUR_MS
 _NEAR: Final = 1.25
+_REFUSED: Final = "Connection refused"
+"""The text of ECONNREFUSED on Linux, which a source's error ends with."""
 # Some sources are asked in every fourth tick.
 SILENT_AFTER_MS: Final = 90_000
 SILENT_AFTER_TICKS: Final = 6
@@ -243,7 +245,9 @@ def _of_broker(snapshot: Snapshot, row: BrokerFigures, sharing: tuple[int, ...] 
         return
     if broker.error and not snapshot.other_cluster_id:
         sentence = f"{which} does not answer: {_clause(broker.error)} Offsets of its partitions are not known."
-        yield Finding(FindingKind.SOURCE_SILENT, Level.WARN, subject, sentence)
+        # A slow answer may come in the next tick; what listens no more is the first thing to know.
+        level = Level.ERROR if _REFUSED in broker.error else Level.WARN
+        yield Finding(FindingKind.SOURCE_SILENT, level, subject, sentence)
     for directory in broker.directories:
         if directory.error:
             sentence = f"Log directory {directory.path} of {where} is offline: {_clause(directory.error)}"
@@ -251,9 +255,9 @@ def _of_broker(snapshot: Snapshot, row: BrokerFigures, sharing: tuple[int, ...] 
     if sharing is None:
         yield from _of_disk(row, subject, f"{which} has", where)
     elif sharing:
-        more = sharing[1:]
-        others = f" and {_named([str(each) for each in more], 'broker')} of the same host" if more else ""
-        yield from _of_disk(row, subject, f"{which}{others} {'have' if more else 'has'}", where + others)
+        if len(sharing) > 1:
+            where = f"{_named([str(each) for each in sharing], 'broker')} on {broker.host}"
+        yield from _of_disk(row, subject, f"B{where[1:]} {'have' if len(sharing) > 1 else 'has'}", where)
 
 
 def _of_disk(row: BrokerFigures, subject: str, who_has: str, where: str) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from highwater.common.units import NONE, count_text
 from highwater.drawing.svg import readable
 from highwater.monitor.causes import Happening
 from highwater.monitor.figures.rows import LagVerdict, Level
-from highwater.monitor.web.words import LEVEL_CLASSES, LEVEL_WORDS, clock_time
+from highwater.monitor.web.words import LEVEL_CLASSES, LEVEL_WORDS, VERDICT_WORDS, clock_time
 
 _SHORT: Final = 24
 _MOST_NAMES: Final = 3
@@ -102,7 +102,7 @@ def state(level: Level, text: str = "") -> Markup:
 
 
 def verdict(value: LagVerdict, level: Level) -> Markup:
-    return state(level, value.value)
+    return state(level, VERDICT_WORDS[value])
 
 
 def with_note(shown: str, note: str) -> Markup:

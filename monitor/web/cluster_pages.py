@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from highwater.monitor.figures.distribution import FORMULAS
 from highwater.monitor.figures.headroom import least_of
-from highwater.monitor.figures.rows import Level
+from highwater.monitor.figures.rows import FindingKind, Level
 from highwater.monitor.kafka_source.parts import Part
 from highwater.monitor.model import Topic
 from highwater.monitor.web import action_pages, commands, history_charts, message_pages, words
@@ -36,6 +36,8 @@ from highwater.monitor.web.transaction_tables import commands_of, topic_transact
 
 _MOST_MATRIX_CELLS: Final = 3000
 _WORST: Final = 5
+_MOST_OTHERS: Final = 7
+_OF_GROUPS: Final = (FindingKind.LAG, FindingKind.RECORDS_LOST)
 _TRANSACTIONS: Final = Part.TRANSACTIONS.value
 
 
@@ -47,6 +49,8 @@ def overview(call: Call, seen: Seen) -> Response:
         key=lambda row: (row.level.rank, row.verdict.rank, row.lag or 0),
         reverse=True,
     )
+    findings = [each for each in figures.findings if not each.is_near]
+    listed = {f"group {row.name}" for row in lagging[:_WORST]}
     sparklines, sparklines_time = history_charts.sparklines(call, seen)
     return render_cluster(
         call,
@@ -54,7 +58,11 @@ def overview(call: Call, seen: Seen) -> Response:
         "overview.html.j2",
         "Overview",
         "/",
-        findings=[each for each in figures.findings if not each.is_near],
+        findings=findings,
+        others=[each for each in findings[1:] if each.subject not in listed][:_MOST_OTHERS],
+        # The sentence above all has said it.
+        named_group=findings[0].subject.removeprefix("group ") if findings and findings[0].kind in _OF_GROUPS else None,
+        silent=sum(broker.is_alive and bool(broker.error) for broker in seen.snapshot.brokers.values()),
         worst_groups=lagging[:_WORST],
         unjudged_groups=sum(row.level is Level.UNKNOWN for row in figures.groups.values()),
         least=least_of(figures.headroom),

@@ -13,9 +13,9 @@ from highwater.monitor.web.units import COUNT, GROUP, ID, MILLISECONDS, NAME, NA
 
 _READING_NOTES: Final = {
     "verdict": (
-        "OK: it keeps up. WARN: it reads, but lag rises. LOSS: records were deleted before it read them. "
-        "REWIND: its commit went back. STALL: it has members, but commits nothing. STOP: nobody reads. "
-        "UNKNOWN: not seen for long enough."
+        "OK: it keeps up. Falling behind (WARN): it reads, but lag rises. With lost records (LOSS): they were deleted "
+        "before it read them. Set back (REWIND): its commit went back. Stalled (STALL): it has members, but commits "
+        "nothing. Stopped (STOP): nobody reads. Not judged yet (UNKNOWN): not seen for long enough."
     ),
     "lag": "Offsets between commit and end. From–to: records came between the two answers.",
     "lag_time": "How old the first record is that the group has not read.",

@@ -29,12 +29,13 @@ FORMULA: Final = "headroom = 1 − demand / measured ceiling"
 
 
 def headroom_table(seen: Seen) -> Table[Headroom]:
+    needs = "Headroom needs a host with an agent, or a measured ceiling: the monitor's file names neither."
     return Table(
         name="headroom",
         title="Headroom",
         columns=_HEADROOM,
         rows=seen.figures.headroom,
-        empty="No broker is known yet.",
+        empty=needs if seen.snapshot.brokers else "No broker has answered yet.",
         sort="headroom",
         level=lambda row: row.level,
         notes=_HEADROOM_NOTES,

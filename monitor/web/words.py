@@ -7,6 +7,7 @@ from typing import Final
 
 from highwater.common.units import (
     NONE,
+    change_text,
     count_text,
     duration_text,
     percent_text,
@@ -38,6 +39,7 @@ VERDICT_WORDS: Final = {
     LagVerdict.STALL: "stalled",
     LagVerdict.STOP: "stopped",
 }
+_STEADY: Final = "→ steady"
 LEVEL_CLASSES: Final = {Level.OK: "good", Level.UNKNOWN: "unknown", Level.WARN: "warn", Level.ERROR: "bad"}
 
 
@@ -78,6 +80,10 @@ def amount(value: float, unit: str) -> str:
     if shown == "1" and "/" not in unit and unit != "s":
         unit = unit.removesuffix("s")
     return f"{shown}{'' if unit.startswith('/') else ' '}{unit}".rstrip()
+
+
+def above_mean(max_over_mean: float | None) -> str:
+    return NONE if max_over_mean is None else change_text(max_over_mean)
 
 
 def factor(value: float | None) -> str:
@@ -155,13 +161,14 @@ def trend(produced_per_s: float | None, consumed_per_s: float | None) -> str:
     growth = produced_per_s - consumed_per_s
     # Commits come in steps: a difference of a tenth of the rate is no trend.
     if abs(growth) <= max(1.0, 0.1 * produced_per_s):
-        return "→ steady"
+        return _STEADY
     return f"↗ +{rate_text(growth)}" if growth > 0 else f"↘ −{rate_text(-growth)}"
 
 
 def catch_up(figures: GroupFigures | GroupPartitionFigures) -> str:
     if figures.never_catches_up:
-        return "never at these rates" if figures.level is not Level.OK else "lag stays as it is"
+        is_steady = figures.level is Level.OK and trend(figures.produced_per_s, figures.consumed_per_s) == _STEADY
+        return "lag stays as it is" if is_steady else "never at these rates"
     if not figures.lag:
         return NONE if figures.lag is None else "has read everything"
     return time_ms(figures.catch_up_ms)

@@ -211,7 +211,7 @@ def test_a_disk_of_several_brokers_on_one_host_is_one_finding() -> None:
     brokers = [replace(broker(number, usable=12 * GIB), host="demo", port=9092 + number) for number in range(3)]
     (found,) = derive([snapshot(brokers=brokers)]).findings
     assert (found.kind, found.subject) == (FindingKind.DISK_FULL, "broker 0")
-    assert found.sentence == "Broker 0 (demo:9092) and brokers 1, 2 of the same host have only 12 % of a disk left."
+    assert found.sentence == "Brokers 0, 1, 2 on demo have only 12 % of a disk left."
     # Another fill or another size is another disk, and another host has disks of its own.
     others = [replace(brokers[1], directories=broker(1, usable=5 * GIB).directories), replace(brokers[2], host="b")]
     found_apart = derive([snapshot(brokers=[brokers[0], *others])]).findings

@@ -18,7 +18,7 @@ from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.events import Event, EventKind
 from highwater.monitor.figures.cluster import derive
 from highwater.monitor.figures.findings import KAFKA
-from highwater.monitor.figures.rows import Finding, FindingKind, LagVerdict, Level
+from highwater.monitor.figures.rows import Finding, FindingKind, LagVerdict, Level, Sentence
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.history.rows import rows_of
@@ -327,6 +327,51 @@ def test_pages_draw_the_history_and_list_its_events(tmp_path: Path) -> None:
         assert re.search(r'class="spark".*</svg><p class="note">.* now</p>', viewer.get("/").text)
         assert viewer.get("/api/v1/events").json()["rows"][0]["kind"] == "group_rebalance"
         assert "group_rebalance" in viewer.get("/csv/events?q=kind:rebal").text
+
+
+def test_the_overview_says_of_each_group_once_what_is_wrong(tmp_path: Path) -> None:
+    snapshot, figures = seen(SMALL)
+    rows = {
+        name: row._replace(verdict=LagVerdict.STOP, level=Level.ERROR, reason=Sentence(str, (f"Nobody reads {name}.",)))
+        for name, row in figures.groups.items()
+    }
+    findings = tuple(
+        Finding(FindingKind.LAG, Level.ERROR, f"group {name}", f"Group {name}, Nobody reads {name}.") for name in rows
+    )
+    bad = replace(figures, groups=rows, findings=findings, sentence=findings[0].sentence, level=Level.ERROR)
+    with web_app(tmp_path, view=(snapshot, bad)) as web:
+        page = web.browser(Role.VIEWER).get("/").text
+    assert len(rows) > 1
+    assert [page.count(f"Nobody reads {name}.") for name in rows] == [1] * len(rows)
+    assert "stopped</span>" in page
+
+
+def test_a_broker_without_an_answer_is_on_its_card(tmp_path: Path) -> None:
+    snapshot, _ = seen(SMALL)
+    silent = replace(snapshot, brokers={**snapshot.brokers, 0: replace(snapshot.brokers[0], error="it is silent")})
+    with web_app(tmp_path, view=(silent, derive([silent]))) as web:
+        assert "1 without an answer; " in web.browser(Role.VIEWER).get("/").text
+
+
+def test_a_broker_that_refuses_connections_leads() -> None:
+    snapshot, _ = seen(SMALL)
+    refusing = replace(snapshot.brokers[0], error="broker h1:9092 cannot be reached: Connection refused")
+    figures = derive([replace(snapshot, brokers={**snapshot.brokers, 0: refusing}, controller=None)])
+    assert figures.level is Level.ERROR
+    assert "does not answer: broker h1:9092 cannot be reached: Connection refused." in figures.sentence
+
+
+def test_headroom_without_ceilings_does_not_say_that_brokers_are_unknown(tmp_path: Path) -> None:
+    snapshot, figures = seen(SMALL)
+    with web_app(tmp_path, view=(snapshot, replace(figures, headroom=()))) as web:
+        assert "the monitor&#39;s file names neither" in web.browser(Role.VIEWER).get("/headroom").text
+
+
+def test_the_time_to_catch_up_agrees_with_the_trend() -> None:
+    (row, *_) = seen(SMALL)[1].groups.values()
+    reads = row._replace(lag=170, never_catches_up=True, level=Level.OK, produced_per_s=12.0, consumed_per_s=9.1)
+    assert (words.trend(12.0, 9.1), words.catch_up(reads)) == ("↗ +2.9/s", "never at these rates")
+    assert words.catch_up(reads._replace(consumed_per_s=11.5)) == "lag stays as it is"
 
 
 def test_charts_are_as_wide_as_the_time_that_the_history_has(tmp_path: Path) -> None:
