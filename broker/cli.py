@@ -120,7 +120,7 @@ def start(
         ),
     ] = None,
     faults: Annotated[
-        Path | None, typer.Option("--faults", help="A script of faults, for tests of clients: the broker fails so.")
+        Path | None, typer.Option("--faults", help="A script of faults for the broker, to test clients.")
     ] = None,
     faults_listen: Annotated[
         str | None,
@@ -131,7 +131,7 @@ def start(
         ),
     ] = None,
     faults_from_network: Annotated[
-        bool, typer.Option("--faults-from-network", help="Let --faults-listen have an address that others reach.")
+        bool, typer.Option("--faults-from-network", help="Allow --faults-listen an address that other hosts can reach.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more.")] = False,
 ) -> None:

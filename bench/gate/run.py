@@ -115,7 +115,7 @@ def run_gate(base: Measured, head: Measured, plan: Plan, rules: Rules, out: Path
         rounds.append(_round(number, directory.relative_to(out), plan.seed, found))
         notes += _notes(result, found, rules)
         if manifest.status == "interrupted":
-            outcome = GateOutcome("interrupted", EXIT_INTERRUPTED, "interrupted before it was decided")
+            outcome = GateOutcome("interrupted", EXIT_INTERRUPTED, "the gate ended before a decision")
             break
         if lost := faults([trial.summary for trial in result.trials], manifest.trials, HEAD):
             outcome = target_outcome(lost)

@@ -124,8 +124,7 @@ def compare(
     warnings = [*unmatched, *_warnings(base, head, cells, paired=paired)]
     if limits is None and found and all(item.noise_ratio is None for item in found):
         warnings.append(
-            "how much runs of the same thing differ here is not known (it takes three A/A pairs): each interval that "
-            "leaves out 1 counts as a change"
+            "the noise is not known (it takes three A/A pairs): a change counts if its interval does not contain 1"
         )
     requested = list(metrics or _requested(base, head))
     about = {

@@ -155,7 +155,7 @@ def _print(found: ResultComparison, *, everything: bool) -> None:
     console.print(f"[bold]{escape(wrapped(found.answer, console.width))}[/]", soft_wrap=True)
     print_metrics(console, found.metrics, None if everything else found.asked, found.answers)
     if found.paired:
-        console.print("[dim]base, head: medians; change: of the pairs, which need not be that of the medians[/]")
+        console.print("[dim]base, head: medians; change: from the pairs, so it may differ from their ratio[/]")
     for title, differences in (("environment", found.environment), ("workload", found.workload)):
         for difference in differences:
             text = escape(difference_text(difference))

@@ -186,7 +186,7 @@ def _others(cluster: Cluster, topic: str, group: str) -> list[str]:
 def drop(
     topic: TopicArgument,
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
-    all_: Annotated[bool, typer.Option("--all", help="Drop all dead letters that are there now.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Drop all dead letters.")] = False,
     partition: Annotated[int | None, typer.Option("--partition", min=0, help="Drop only from this partition.")] = None,
     before_offset: Annotated[
         int | None,

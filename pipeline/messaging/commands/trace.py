@@ -29,8 +29,8 @@ def trace(
 ) -> None:
     """Trace one record through retries, delays, dead letters and replays (linked by hw-origin or traceparent).
 
-    It looks in the record's origin, in the topics of retries, delays and dead letters, and in those of --topic, from
-    the time of the record on. Moved records are there for as long as the mover keeps them.
+    Searches the record's origin, the topics of retries, delays and dead letters, and those of --topic, from the time
+    of the record on. The mover keeps moved records for a day, or as its option --keep says.
     """
     with reporting_all():
         asked = parse_place(place)
