@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from highwater.bench.systems.command_line import check_program
 from highwater.bench.systems.process import SystemProcess
+from highwater.bench.systems.proxy import Proxy
 from highwater.bench.systems.running import StartedSystem
 from highwater.bench.user_paths import expanded
-from highwater.bench.workload.system import HighwaterUnderTest, SystemUnderTest
+from highwater.bench.workload.system import ApacheKafkaUnderTest, HighwaterUnderTest, SystemUnderTest
 
 __all__ = ["ExternalSystem", "StartSystem", "StartedSystem", "System", "SystemProcess", "check_system", "start_system"]
 
@@ -92,6 +94,7 @@ def start_system(
             log_directory,
             checkpoint,
             ready_within_s=READY_WITHIN_S,
+            proxy=_proxy_of(wanted),
         )
     from highwater.bench.systems.highwater import start_highwater
 
@@ -104,15 +107,18 @@ def start_system(
         ready_within_s=READY_WITHIN_S,
         source=source_of(wanted),
         processes=wanted.processes,
+        proxy=_proxy_of(wanted),
     )
+
+
+def _proxy_of(wanted: HighwaterUnderTest | ApacheKafkaUnderTest) -> Proxy | None:
+    return None if wanted.proxy is None else Proxy(wanted.proxy)
 
 
 def check_system(wanted: SystemUnderTest) -> None:
     """Check, without a start, that this host has what the system needs. Raises UsageError."""
     if wanted.kind == "command":
-        from highwater.bench.systems.command_line import check_program
-
-        check_program(wanted.command)
+        check_program("system.command", wanted.command)
     elif wanted.kind == "apache-kafka":
         from highwater.bench.systems.apache_kafka import check_distribution
 
@@ -121,6 +127,8 @@ def check_system(wanted: SystemUnderTest) -> None:
         from highwater.bench.systems.highwater import check_highwater
 
         check_highwater(wanted.nodes, source_of(wanted))
+    if wanted.kind in ("highwater", "apache-kafka") and wanted.proxy is not None:
+        check_program(f"system.proxies.{wanted.through}", wanted.proxy)
 
 
 def source_of(wanted: HighwaterUnderTest) -> Path | None:

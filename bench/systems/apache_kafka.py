@@ -21,6 +21,7 @@ from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.systems.java import java_for
 from highwater.bench.systems.process import SystemProcess, listening, refused_configuration
 from highwater.bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
+from highwater.bench.systems.proxy import Proxy
 from highwater.bench.systems.running import StartedSystem, await_members
 from highwater.bench.systems.zookeeper import serving, start_zookeeper
 from highwater.bench.user_cache import main_of
@@ -125,12 +126,18 @@ def start_apache_kafka(
     *,
     ready_within_s: float,
     on_zookeeper: bool | None = None,
+    proxy: Proxy | None = None,
 ) -> StartedSystem:
-    """on_zookeeper: None is as this version is meant. Raises UsageError when it refuses its configuration."""
+    """on_zookeeper: None is as this version is meant. proxy: before the one broker.
+
+    Raises UsageError when it refuses its configuration.
+    """
     if on_zookeeper is None:
         on_zookeeper = distribution.made_for_zookeeper
     brokers = brokers_of(nodes, data_directories, log_directory, shared=on_zookeeper)
     ports = free_ports(2 * nodes + 1)
+    if proxy is not None:
+        ports[0] = proxy.target_port
     with ExitStack() as stack:
         attendants: list[SystemProcess] = []
         if on_zookeeper:
@@ -143,6 +150,7 @@ def start_apache_kafka(
                 **cluster_defaults(nodes),
                 **config,
                 **(_of_zookeeper(broker, ports) if on_zookeeper else _of_kraft(broker, nodes, ports)),
+                **({} if proxy is None else proxy.advertised),
                 "log.dirs": broker.log_dirs,
             }
             write_properties(broker.properties_file, settings)
@@ -156,7 +164,11 @@ def start_apache_kafka(
             processes.append(process)
         for process, broker in zip(processes, brokers, strict=True):
             process.await_ready(listening(ports[broker.number - 1]), checkpoint, ready_within_s)
-        system = StartedSystem(APACHE_KAFKA, distribution.version, processes, attendants)
+        entry = None
+        if proxy is not None:
+            entry = proxy.start(log_directory, checkpoint, ready_within_s)
+            stack.callback(entry.stop)
+        system = StartedSystem(APACHE_KAFKA, distribution.version, processes, attendants, entry)
         await_members(system, len(system.brokers), checkpoint, ready_within_s)
         _refuse_unknown(system, config)
         stack.pop_all()

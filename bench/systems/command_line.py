@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +16,19 @@ from highwater.common.ports import free_ports
 COMMAND: Final = "command"
 
 
-def check_program(command_line: str) -> None:
-    """Raises UsageError when this host has no such program."""
+def check_program(key: str, command_line: str) -> None:
+    """Raises UsageError, which names the key, when this host has no such program."""
     program = shlex.split(command_line)[0]
     if shutil.which(program) is None:
-        raise UsageError(f"system.command: no program {program} here")
+        raise UsageError(f"{key}: no program {program} here")
+
+
+def words_of(command_line: str, values: Mapping[str, str]) -> list[str]:
+    """The words of a command line, with a value for each place such as {port}."""
+    words = shlex.split(command_line)
+    for place, value in values.items():
+        words = [word.replace(place, value) for word in words]
+    return words
 
 
 def start_command_line(
@@ -34,8 +42,8 @@ def start_command_line(
     """Raises UsageError when there is no such program."""
     (port,) = free_ports(1)
     values = {"{port}": str(port), "{data_directory}": ",".join(map(str, data_directories))}
-    command = [_filled(word, values) for word in shlex.split(command_line)]
-    check_program(command_line)
+    command = words_of(command_line, values)
+    check_program("system.command", command_line)
     process = SystemProcess("the broker", command, log_directory / "system.log", guard=True)
     try:
         process.await_ready(listening(port), checkpoint, ready_within_s)
@@ -45,9 +53,3 @@ def start_command_line(
         process.stop()
         raise
     return system
-
-
-def _filled(word: str, values: dict[str, str]) -> str:
-    for name, value in values.items():
-        word = word.replace(name, value)
-    return word

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench.environment import git_state
-from highwater.bench.systems.process import SystemProcess, ready_line
+from highwater.bench.systems.process import SystemProcess, listening, ready_line
 from highwater.bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
+from highwater.bench.systems.proxy import Proxy
 from highwater.bench.systems.running import StartedSystem, await_members
 from highwater.bench.systems.zookeeper import serving, start_zookeeper, zookeeper_command
 from highwater.bench.workload.client_properties import as_text
@@ -41,8 +42,9 @@ def start_highwater(
     ready_within_s: float,
     source: Path | None = None,
     processes: int | None = None,
+    proxy: Proxy | None = None,
 ) -> StartedSystem:
-    """source: a checkout whose broker to run. processes: in how many the one broker runs.
+    """source: a checkout whose broker to run. processes: in how many the one broker runs. proxy: before the one broker.
 
     Raises UsageError when `source` is no checkout, or the broker refuses its input.
     """
@@ -52,7 +54,7 @@ def start_highwater(
     command = [*child_process.HIGHWATER, "broker", "start"]
     with ExitStack() as stack:
         attendants = []
-        settings: dict[str, Scalar] = dict(config)
+        settings: dict[str, Scalar] = {**config, **({} if proxy is None else proxy.advertised)}
         if nodes > 1:
             (zookeeper_port,) = free_ports(1)
             zookeeper = start_zookeeper(data_directories[0] / "zookeeper", log_directory, zookeeper_port)
@@ -76,18 +78,24 @@ def start_highwater(
             }
             return ["--config", str(write_properties(broker.properties_file, {**settings, **own}))]
 
+        port = 0 if proxy is None else proxy.target_port
+        is_ready = ready_line if proxy is None else listening(port)
         for broker in places:
-            options = options_of(broker, "127.0.0.1:0")
+            options = options_of(broker, f"127.0.0.1:{port}")
             process = SystemProcess(
                 name_of(broker, nodes), [*command, *options], broker.log_file, environment=environment
             )
             stack.callback(process.stop)
             brokers.append(process)
         for process, broker in zip(brokers, places, strict=True):
-            process.await_ready(ready_line, checkpoint, ready_within_s)
+            process.await_ready(is_ready, checkpoint, ready_within_s)
             process.command_again = [*command, *options_of(broker, process.address)]
+        entry = None
+        if proxy is not None:
+            entry = proxy.start(log_directory, checkpoint, ready_within_s)
+            stack.callback(entry.stop)
         in_processes = "" if processes is None else f", {plural(processes, 'process')}"
-        system = StartedSystem(HIGHWATER, f"{version}{in_processes}", brokers, attendants)
+        system = StartedSystem(HIGHWATER, f"{version}{in_processes}", brokers, attendants, entry)
         if (members := processes or nodes) > 1:
             await_members(system, members, checkpoint, ready_within_s)
         stack.pop_all()

@@ -14,15 +14,24 @@ from highwater.common.errors import TrialError
 
 
 class StartedSystem:
-    """Leaving the context ends every process. `attendants` (ZooKeeper) end last, and are no brokers in any figure."""
+    """Leaving the context ends every process. `attendants` (ZooKeeper) end last, and are no brokers in any figure.
+
+    proxy: what clients connect to in place of the brokers. Its processor time is not that of the brokers.
+    """
 
     def __init__(
-        self, kind: str, version: str, brokers: Sequence[SystemProcess], attendants: Sequence[SystemProcess] = ()
+        self,
+        kind: str,
+        version: str,
+        brokers: Sequence[SystemProcess],
+        attendants: Sequence[SystemProcess] = (),
+        proxy: SystemProcess | None = None,
     ) -> None:
         self.kind = kind
         self.version = version
         self.brokers = list(brokers)
         self.attendants = list(attendants)
+        self._proxies = [] if proxy is None else [proxy]
 
     def __enter__(self) -> Self:
         return self
@@ -30,12 +39,16 @@ class StartedSystem:
     def __exit__(self, *_: object) -> None:
         if len(self.brokers) > 1:
             self.kill()  # the last ones of a cluster would wait long for others who could lead
-        for process in (*self.brokers, *self.attendants):
+        for process in self._processes:
             process.stop()
 
     @property
+    def _processes(self) -> list[SystemProcess]:
+        return [*self._proxies, *self.brokers, *self.attendants]
+
+    @property
     def bootstrap_servers(self) -> str:
-        return ",".join(broker.address for broker in self.brokers)
+        return ",".join(process.address for process in self._proxies or self.brokers)
 
     @property
     def nodes(self) -> list[SystemProcess]:
@@ -55,7 +68,7 @@ class StartedSystem:
 
     def problem(self) -> str | None:
         """One line about the first process that has ended."""
-        return next(filter(None, (process.problem() for process in (*self.brokers, *self.attendants))), None)
+        return next(filter(None, (process.problem() for process in self._processes)), None)
 
     def kill(self) -> None:
         """End the brokers as a crash would."""

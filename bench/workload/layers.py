@@ -19,7 +19,7 @@ from highwater.bench.workload.yaml_document import Document, Location, read_docu
 from highwater.common.errors import UsageError
 
 INCLUDE: Final = "include"
-_MERGED_WITHIN_SECTIONS: Final = ("client", "clusters", "config", "targets", "settings")
+_MERGED_WITHIN_SECTIONS: Final = ("client", "clusters", "config", "proxies", "targets", "settings")
 
 
 def read_with_includes(path: Path, including: tuple[Path, ...] = ()) -> Document:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -11,6 +12,9 @@ from highwater.bench.workload.clusters import COMMAND_CONFIG, Cluster
 from highwater.bench.workload.values import SYSTEM_TAG, KeyFaultError, Part, Properties
 
 COMMAND_PLACES: Final = ("{port}", "{data_directory}")
+PROXY_PLACES: Final = ("{port}", "{target}")
+_PLACES: Final = {"{port}": "the port to listen on", "{target}": "the HOST:PORT of the broker"}
+DIRECT: Final = "direct"
 # The run sets the broker's id and listeners itself; storage.target names the directory of the log.
 _SET_BY_THE_RUN: Final = (
     "advertised.listeners", "broker.id", "controller.listener.names", "controller.quorum.voters", "listeners",
@@ -23,6 +27,21 @@ def _free_to_set(config: Properties) -> Properties:
         if name in _SET_BY_THE_RUN:
             raise KeyFaultError(name, text="cannot be set here: the run sets it")
     return config
+
+
+def _fault_of(command: str, places: Sequence[str], *, needed: Sequence[str]) -> str | None:
+    """What is wrong with the places of a command line, in words."""
+    found = re.findall(r"\{\w*\}", command)
+    for place in needed:
+        if place not in found:
+            return f"has no {place}, which is replaced by {_PLACES[place]}"
+    return next((f"{place} is not one of {', '.join(places)}" for place in found if place not in places), None)
+
+
+def _command_of_a_proxy(command: str) -> str:
+    if fault := _fault_of(command, PROXY_PLACES, needed=PROXY_PLACES):
+        raise ValueError(fault)
+    return command
 
 
 class _AnySystem(Part):
@@ -42,6 +61,27 @@ class _ConfiguredBrokers(_AnySystem):
     config: Annotated[Properties, AfterValidator(_free_to_set)] = Field(
         default={}, description="broker configuration, by Kafka's names"
     )
+
+    proxies: dict[str, Annotated[str, AfterValidator(_command_of_a_proxy)]] = Field(
+        default={}, description="name -> command line of a proxy, with {port} and {target}"
+    )
+    through: str = Field(default=DIRECT, description="what clients connect through: one of proxies, or direct")
+
+    @model_validator(mode="after")
+    def _goes_through_one_proxy(self) -> Self:
+        if DIRECT in self.proxies:
+            raise KeyFaultError("proxies", text=f"{DIRECT!r} is the way without a proxy; name the proxy otherwise")
+        if self.through not in (DIRECT, *self.proxies):
+            known = ", ".join(self.proxies) or "none there"
+            raise KeyFaultError("through", text=f"{self.through!r} is not {DIRECT}, nor one of the proxies ({known})")
+        if self.proxy is not None and self.nodes > 1:
+            raise KeyFaultError("through", text="a proxy stands before one broker; remove nodes, or through")
+        return self
+
+    @property
+    def proxy(self) -> str | None:
+        """The command line of the proxy that clients connect through."""
+        return self.proxies.get(self.through)
 
     @property
     def members(self) -> int:
@@ -74,6 +114,8 @@ class HighwaterUnderTest(_ConfiguredBrokers):
     def _divides_one_broker(self) -> HighwaterUnderTest:
         if self.processes is not None and self.nodes > 1:
             raise KeyFaultError("processes", text="divides one broker; remove nodes, or processes")
+        if self.processes is not None and self.proxy is not None:
+            raise KeyFaultError("processes", text="each has an address of its own; remove processes, or through")
         return self
 
     @property
@@ -104,11 +146,8 @@ class CommandUnderTest(_OneProcess):
 
     @model_validator(mode="after")
     def _has_places(self) -> CommandUnderTest:
-        places = re.findall(r"\{\w*\}", self.command)
-        if "{port}" not in places:
-            raise KeyFaultError("command", text="has no {port}, which is replaced by the port to listen on")
-        if unknown := [place for place in places if place not in COMMAND_PLACES]:
-            raise KeyFaultError("command", text=f"{unknown[0]} is not one of {', '.join(COMMAND_PLACES)}")
+        if fault := _fault_of(self.command, COMMAND_PLACES, needed=("{port}",)):
+            raise KeyFaultError("command", text=fault)
         return self
 
 
@@ -159,6 +198,7 @@ _KEYS: Final = {key for model in _KINDS.values() for key in model.model_fields}
 # Accepted with every kind, because they change nothing; manifests of earlier releases have them.
 _WITHOUT_EFFECT: Final[dict[str, Any]] = {"nodes": 1, "version": "default", "config": {}}
 _STARTS_ITS_OWN: Final = "is for kind: external; this run starts its own broker"
+_BROKERS_OF_THE_RUN: Final = "is for kind: highwater and kind: apache-kafka, not for kind: {kind}"
 _OF_OTHER_KINDS: Final = {
     "bootstrap_servers": _STARTS_ITS_OWN,
     "command_config": _STARTS_ITS_OWN,
@@ -167,7 +207,7 @@ _OF_OTHER_KINDS: Final = {
     "processes": "is for kind: highwater",
     "source": "is for kind: highwater",
     "version": "is for kind: apache-kafka; {kind} has no choice of versions",
-    "nodes": "is for kind: highwater and kind: apache-kafka, not for kind: {kind}",
+    **dict.fromkeys(("nodes", "proxies", "through"), _BROKERS_OF_THE_RUN),
 }
 _CONFIG_OF_OTHER_KINDS: Final = {
     "external": "cannot be applied to an external cluster; leave it out",

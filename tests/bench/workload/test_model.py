@@ -217,6 +217,38 @@ from tests.bench.workload.test_specification import complaint, document, read
             "w.yaml:6: system.command: {dir} is not one of {port}, {data_directory}",
         ),
         (
+            {"system": "{through: haproxy}"},
+            "w.yaml:6: system.through: 'haproxy' is not direct, nor one of the proxies (none there)",
+        ),
+        (
+            {"system": "{through: b, proxies: {a: 'p {port} {target}'}}"},
+            "w.yaml:6: system.through: 'b' is not direct, nor one of the proxies (a)",
+        ),
+        (
+            {"system": "{proxies: {a: 'p {port}'}}"},
+            "w.yaml:6: system.proxies.a: has no {target}, which is replaced by the HOST:PORT of the broker",
+        ),
+        (
+            {"system": "{proxies: {a: 'p {port} {target} {dir}'}}"},
+            "w.yaml:6: system.proxies.a: {dir} is not one of {port}, {target}",
+        ),
+        (
+            {"system": "{proxies: {direct: 'p {port} {target}'}}"},
+            "w.yaml:6: system.proxies: 'direct' is the way without a proxy; name the proxy otherwise",
+        ),
+        (
+            {"system": "{through: a, proxies: {a: 'p {port} {target}'}, nodes: 3}"},
+            "w.yaml:6: system.through: a proxy stands before one broker; remove nodes, or through",
+        ),
+        (
+            {"system": "{through: a, proxies: {a: 'p {port} {target}'}, processes: 2}"},
+            "w.yaml:6: system.processes: each has an address of its own; remove processes, or through",
+        ),
+        (
+            {"system": "{kind: command, command: 'p {port}', through: a}"},
+            "w.yaml:6: system.through: is for kind: highwater and kind: apache-kafka, not for kind: command",
+        ),
+        (
             {"system": "{kind: command, command: 'p {port}', nodes: 3}"},
             "w.yaml:6: system.nodes: is for kind: highwater and kind: apache-kafka, not for kind: command",
         ),

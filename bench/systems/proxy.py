@@ -1,0 +1,32 @@
+"""A proxy between clients and the one broker of a trial: the broker advertises its address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from highwater.bench.systems.command_line import words_of
+from highwater.bench.systems.process import SystemProcess, listening
+from highwater.common.ports import free_ports
+
+
+class Proxy:
+    """The addresses of a proxy and of the broker behind it, from before either is started."""
+
+    def __init__(self, command_line: str) -> None:
+        self._command_line = command_line
+        self._port, self.target_port = free_ports(2)
+        self.advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._port}"}
+        """The setting with which the broker sends clients to the proxy."""
+
+    def start(self, log_directory: Path, checkpoint: Callable[[], None], within_s: float) -> SystemProcess:
+        """Raises what `SystemProcess.await_ready` raises."""
+        places = {"{port}": str(self._port), "{target}": f"127.0.0.1:{self.target_port}"}
+        command = words_of(self._command_line, places)
+        process = SystemProcess("the proxy", command, log_directory / "proxy.log", guard=True)
+        try:
+            process.await_ready(listening(self._port), checkpoint, within_s)
+        except BaseException:
+            process.stop()
+            raise
+        return process
