@@ -26,7 +26,7 @@ _LARGEST_BATCH_BYTES: Final = 1_000_000
 _BATCH_HEADER_BYTES: Final = 61
 _RECORD_HEADER_BYTES: Final = 10
 # With more of the host's CPUs taken by other work, a broker could not show what it can use.
-_MOST_OTHER_WORK_RATIO: Final = 0.1
+MOST_OTHER_WORK_RATIO: Final = 0.1
 _HEAP: Final = re.compile(r"-Xmx(\d+)([kKmMgG]?)")
 _HEAP_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -49,7 +49,7 @@ class _Used(NamedTuple):
         return self.summary.host.other_cpu_ratio or 0.0
 
     def had_the_host(self, cpus: int) -> bool:
-        return self.others_cpus <= _MOST_OTHER_WORK_RATIO * cpus
+        return self.others_cpus <= MOST_OTHER_WORK_RATIO * cpus
 
     @property
     def alone(self) -> bool:

@@ -58,8 +58,7 @@ def nearest(references: Sequence[ReferenceFile], planned: PlannedHost) -> Measur
         known = ", ".join(sorted({each.host.architecture for each in references}))
         raise UsageError(
             f"no reference host is near enough: the planned hosts are {planned.architecture}, and {known} was "
-            "measured; highwater bench run workloads/ceilings.yaml --out results/ceilings measures this one in half an "
-            "hour"
+            "measured; highwater plan LOAD --measure 3min measures this host in 3 minutes"
         )
     found = _nearest(near, planned)
     told = list(differences(found.host, planned))

@@ -25,6 +25,8 @@ PLAN_SCHEMA: Final = "capacity.plan/2"
 AIMED_ERROR_RATIO: Final = 0.10
 REFUSED_ERROR_RATIO: Final = 0.25
 """Costs that miss a held-out cell by more than this make no plan."""
+ENOUGH_TRIALS: Final = 3
+"""Fewer trials of a cell do not show how far trials are apart: costs may be off by REFUSED_ERROR_RATIO."""
 _GIB: Final = 1 << 30
 
 
@@ -101,6 +103,8 @@ class Plan:
     """The day, such as 2026-11-27."""
     origin: Origin | None = None
     """Where the ceilings come from if they are of a reference host."""
+    few_trials: bool = False
+    """A cell has fewer than ENOUGH_TRIALS trials."""
     narrowing: Narrowing | None = None
     schema: str = PLAN_SCHEMA
 
@@ -116,6 +120,9 @@ def make_plan(load: Load, measured: Measured, today: date, brokers: int | None =
     found = predictions(measured, ceilings.costs)
     error_ratio = max((abs(each.error_ratio) for each in found), default=0.0)
     _check_errors(found)
+    fewest_trials = min((len(cell.trials) for cell in measured.cells), default=ENOUGH_TRIALS)
+    if fewest_trials < ENOUGH_TRIALS:
+        error_ratio = max(error_ratio, REFUSED_ERROR_RATIO)
 
     array = _array(load, disk, ceilings)
     needed = smallest_cluster(load, ceilings, array)
@@ -163,6 +170,7 @@ def make_plan(load: Load, measured: Measured, today: date, brokers: int | None =
         trials_left_out=measured.trials_left_out,
         made_on=today.isoformat(),
         origin=None if measured.reference is None else measured.reference.origin,
+        few_trials=fewest_trials < ENOUGH_TRIALS,
         narrowing=narrowing(drawn, ceilings, span_of),
     )
 

@@ -19,7 +19,8 @@ from highwater.studies.capacity.demand import Demand
 from highwater.studies.capacity.disks import Array
 from highwater.studies.capacity.measured import WORKLOAD
 from highwater.studies.capacity.narrowing import Narrowing
-from highwater.studies.capacity.plan import AIMED_ERROR_RATIO, DiskChoice, Plan
+from highwater.studies.capacity.plan import AIMED_ERROR_RATIO, ENOUGH_TRIALS, REFUSED_ERROR_RATIO, DiskChoice, Plan
+from highwater.studies.capacity.stored import LOAD_FILE
 
 _DECIMAL = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -35,12 +36,13 @@ def answer(plan: Plan) -> str:
     return f"{plural(plan.brokers, 'broker')}{_brokers_interval(plan)}; {_binding(plan)}"
 
 
-def lines(plan: Plan) -> Iterator[str]:
+def lines(plan: Plan, load_file: str = LOAD_FILE) -> Iterator[str]:
+    """load_file: as the user named it, for commands to paste."""
     yield f"{plan.name}: {answer(plan)}"
     if plan.origin is not None:
         yield reference_text(plan, plan.origin)
     if plan.narrowing is not None:
-        yield f"next: {next_text(plan, plan.narrowing)}"
+        yield f"next: {next_text(plan, plan.narrowing, load_file)}"
     if plan.other_memory:
         yield f"ceilings of a host with other memory: {plan.other_memory}. The rest is as on the measured host"
     yield how_sure(plan)
@@ -72,7 +74,7 @@ def reference_text(plan: Plan, origin: Origin) -> str:
     )
 
 
-def next_text(plan: Plan, found: Narrowing) -> str:
+def next_text(plan: Plan, found: Narrowing, load_file: str = LOAD_FILE) -> str:
     """The measurement that would narrow the answer most, how long it takes, and what would remain."""
     remains = f"; the answer would then be about {span_text(plan, found.low, found.high)}"
     if found.part == "load":
@@ -81,6 +83,8 @@ def next_text(plan: Plan, found: Narrowing) -> str:
             f"seen (two weeks){remains}"
         )
     what = "what a disk of yours does" if found.part == "disk" else "what work costs your host"
+    if plan.origin is not None:
+        return f"highwater plan {load_file} --measure 3min measures {what} in 3 minutes, on a quiet host{remains}"
     return (
         f"highwater bench run {WORKLOAD} --launcher process --storage data=DIRECTORY --out results/ceilings measures "
         f"{what} (half an hour){remains}"
@@ -93,6 +97,11 @@ def how_sure(plan: Plan) -> str:
     if plan.origin is not None:
         return f"how sure: 95 of 100 plans say {span}; {_stretched(plan.origin)}{_left_out(plan.origin)}"
     sure = f"how sure: 95 of 100 plans, drawn from the trials and from the range of the load, say {span}"
+    if plan.few_trials:
+        sure += (
+            f"; a cell has fewer than {ENOUGH_TRIALS} trials, so that they take costs up to "
+            f"{percent_text(REFUSED_ERROR_RATIO)} higher or lower"
+        )
     if not plan.predictions:
         return f"{sure}; how far the costs are from cells that they were not fitted to is not known"
     aim = f" (the aim is {percent_text(AIMED_ERROR_RATIO)})" if misses_aim(plan) else ""

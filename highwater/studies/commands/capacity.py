@@ -21,6 +21,10 @@ def plan(
             "them. Default: reference hosts that come with Highwater.",
         ),
     ] = None,
+    measure: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Measure this host first, for so long: 3min to 15min. It must be quiet."),
+    ] = None,
     brokers: Annotated[
         int | None,
         typer.Option(min=1, max=10_000, metavar="N", help="Report how much of the load N brokers can carry."),
@@ -65,10 +69,19 @@ def plan(
         for option, directory in (("--inventory", inventory), ("--out", out)):
             if directory is not None:
                 _check_empty(option, directory)
-        if rehearse is None and storage:
-            raise UsageError("--storage is for a rehearsal: add --rehearse SHARE")
-        wanted = load_of(read_document(load))
-        measured, today = measured_for(wanted, ceilings), datetime.now(UTC).date()
+        if rehearse is None and measure is None and storage:
+            raise UsageError("--storage is for what is measured: add --measure 3min or --rehearse SHARE")
+        if measure is not None and ceilings is not None:
+            raise UsageError("--measure measures ceilings and --ceilings names some: give one of them")
+        wanted, now = load_of(read_document(load)), datetime.now(UTC)
+        today = now.date()
+        if measure is not None:
+            from highwater.studies.commands.measuring import measured_here
+
+            directory = out or Path("results") / f"plan-{now:%Y%m%d-%H%M%S}"
+            ceilings = [measured_here(measure, directory, storage or []).directory]
+            typer.echo(f"measured: highwater plan {load} --ceilings {ceilings[0]} plans with it again", err=True)
+        measured = measured_for(wanted, ceilings)
         made = make_plan(wanted, measured, today, brokers)
         if rehearse is not None:
             from highwater.studies.commands.rehearsing import rehearsed
@@ -81,7 +94,7 @@ def plan(
             run = rehearsed(wanted, measured, results[0], rehearse, out, storage or [])
             measured = measured_of([*results, run])
             made = make_plan(wanted, measured, today, brokers)
-        typer.echo(plan_text(made) if as_json else "\n".join(lines(made)))
+        typer.echo(plan_text(made) if as_json else "\n".join(lines(made, str(load))))
         if out is not None:
             _write(out, {PLAN_FILE: plan_text(made), LOAD_FILE: load.read_text("utf-8")})
             typer.echo(f"{out}: the plan; now: highwater report {out}", err=True)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import typer
-import yaml
 
 from highwater.bench.commands.common import parsed
-from highwater.common.atomic_files import write_atomically
-from highwater.common.child_process import HIGHWATER
 from highwater.common.errors import UsageError
-from highwater.common.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK
 from highwater.common.quantities import parse_percent
 from highwater.common.units import significant
 from highwater.results.reader import RunResult
@@ -23,10 +16,8 @@ from highwater.studies.capacity.ceilings import Measured
 from highwater.studies.capacity.load import Load
 from highwater.studies.capacity.rehearsal import rehearsal_of
 from highwater.studies.capacity.text import table
+from highwater.studies.commands.running import bench_run
 from highwater.tuning.facts import collect
-
-WORKLOAD_FILE: Final = "rehearsal.yaml"
-RESULT_DIRECTORY: Final = "rehearsal"
 
 
 def rehearsed(
@@ -41,26 +32,10 @@ def rehearsed(
         raise UsageError(f"--rehearse {share}: a share of the load is more than 0% and at most 100%")
     _check_host(measured)
     rehearsal = rehearsal_of(load, measured, ceilings.manifest.workload["system"], ratio)
-    file = out / WORKLOAD_FILE
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, yaml.safe_dump(rehearsal.workload, sort_keys=False, allow_unicode=True))
-    except OSError as error:
-        raise UsageError(f"{file}: cannot write it: {error.strerror or error}") from None
     rows = [(each.topic, str(each.brokers), f"{significant(each.predicted_cores)} cores") for each in rehearsal.topics]
     for line in table((f"rehearsal at {share}", "brokers", "predicted"), rows):
         typer.echo(line, err=True)
-    result = out / RESULT_DIRECTORY
-    command = [*HIGHWATER, "bench", "run", str(file), "--out", str(result)]
-    targets = [word for each in storage for word in ("--storage", each)]
-    done = subprocess.run([*command, "--launcher", "process", "--quiet", *targets], check=False, stdout=sys.stderr)
-    if done.returncode == EXIT_INTERRUPTED:
-        raise typer.Exit(EXIT_INTERRUPTED)
-    if done.returncode not in (EXIT_OK, EXIT_INVALID):
-        raise UsageError(
-            f"the rehearsal ended with exit status {done.returncode}, for the reason above: no plan was saved"
-        )
-    run = RunResult(result)
+    run = bench_run(rehearsal.workload, out, "rehearsal", storage, what="the rehearsal")
     _check_valid(run, [each.cell for each in rehearsal.topics])
     return run
 

@@ -163,7 +163,9 @@ def test_another_processor_makes_the_answer_wider_and_a_like_one_wider_than_its_
 
 
 def test_a_reference_on_another_architecture_is_not_near_enough() -> None:
-    with pytest.raises(UsageError, match="the planned hosts are aarch64, and x86_64 was measured; highwater bench run"):
+    with pytest.raises(
+        UsageError, match="the planned hosts are aarch64, and x86_64 was measured; highwater plan LOAD --measure 3min"
+    ):
         nearest([reference()], replace(HERE, architecture="aarch64"))
 
 
@@ -171,7 +173,9 @@ def test_the_measurement_that_would_narrow_most() -> None:
     from_reference = planned(nearest([reference()], HERE))
     assert from_reference.narrowing is not None
     assert from_reference.narrowing.part == "costs"
-    assert "measures what work costs your host (half an hour)" in "\n".join(lines(from_reference))
+    assert "highwater plan load.yaml --measure 3min measures what work costs your host in 3 minutes" in "\n".join(
+        lines(from_reference)
+    )
     wanted = load_with({"peak_bytes_per_s": 20e6, "batch_bytes": 1024}).model_copy(update={"range_ratio": 0.4})
     own = make_plan(wanted, measured(), date(2026, 11, 29))
     assert own.narrowing is not None

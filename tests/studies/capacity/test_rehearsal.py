@@ -91,11 +91,11 @@ def test_a_run_without_a_valid_trial_says_nothing(tmp_path: Path, monkeypatch: p
 
         return run
 
-    monkeypatch.setattr("highwater.studies.commands.rehearsing.subprocess.run", bench(0))
+    monkeypatch.setattr("subprocess.run", bench(0))
     with pytest.raises(UsageError, match="no valid trial of held-out-1-orders, so the rehearsal says nothing"):
         rehearsed(load(), known, ceilings, "2%", tmp_path / "one", ["data=/mnt/data"])
     assert asked[0][-2:] == ["--storage", "data=/mnt/data"]
-    monkeypatch.setattr("highwater.studies.commands.rehearsing.subprocess.run", bench(3))
+    monkeypatch.setattr("subprocess.run", bench(3))
     with pytest.raises(
         UsageError, match="the rehearsal ended with exit status 3, for the reason above: no plan was saved"
     ):
