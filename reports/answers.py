@@ -11,6 +11,7 @@ from highwater.reports.blocks import (
     Column,
     Facts,
     Field,
+    Headline,
     Paragraph,
     Row,
     Section,
@@ -21,6 +22,7 @@ from highwater.reports.blocks import (
 )
 from highwater.reports.cells import Cell, Run
 from highwater.reports.changes import comparison_table
+from highwater.reports.evidence import evidence_blocks
 from highwater.reports.measures import metric_name, metric_text
 from highwater.results.analysis.searched import search_statement
 from highwater.results.analysis.statement import Answer, StatementState
@@ -38,13 +40,21 @@ _GATE_TITLES: Final[dict[str, tuple[str, Tone]]] = {
 }
 
 
-_TONES: Final[dict[StatementState, Tone]] = {"good": "good", "open": "warn", "bad": "bad", "plain": "none"}
+TONES: Final[dict[StatementState, Tone]] = {"good": "good", "open": "warn", "bad": "bad", "plain": "none"}
 
 
 def answer_section(answer: Answer) -> Section:
     """What the run says of its workload's question."""
-    items = [(statement.text, _TONES[statement.state]) for statement in answer.statements]
-    return Section("answer", "Answer", [Statements(items, answer.next_step, answer.command)])
+    items = [(statement.text, TONES[statement.state]) for statement in answer.statements]
+    return Section(
+        "answer",
+        "Answer",
+        [
+            Headline(answer.headline.text, TONES[answer.headline.state]),
+            *evidence_blocks(answer.evidence),
+            Statements(items, answer.next_step, answer.command, "The answer in full"),
+        ],
+    )
 
 
 def gate_section(gate: Gate) -> Section:

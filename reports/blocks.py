@@ -96,16 +96,53 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
+class Headline:
+    """The answer in one sentence, with the tone of what it says."""
+
+    kind: ClassVar[str] = "headline"
+    text: str
+    tone: Tone
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A row of a picture: a name, a drawing as wide as there is room, its figure, and what is concluded of it.
+
+    `words`: what the drawing shows, for readers who cannot see it.
+    """
+
+    label: str
+    drawing: Markup
+    figure: str
+    note: str
+    words: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Strips:
+    """The picture of an answer: strips over one axis. `legend`: marks and their meanings."""
+
+    kind: ClassVar[str] = "strips"
+    title: str
+    rows: Sequence[Strip]
+    axis: Markup
+    legend: Sequence[tuple[Markup, str]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Statements:
     """The answer: sentences with the tone of what they say, and what decides the open ones.
 
-    `command` ends `next_step` and is to be pasted; both may be empty.
+    `command` ends `next_step` and is to be pasted; both may be empty. `folded`: a line that shows the sentences.
     """
 
     kind: ClassVar[str] = "statements"
     items: Sequence[tuple[str, Tone]]
     next_step: str = ""
     command: str = ""
+    folded: str = ""
 
 
 @dataclass(frozen=True)
@@ -205,7 +242,7 @@ class Figures:
     figures: Sequence[Figure]
 
 
-Block = Table | Paragraph | Statements | Heading | Bullets | Facts | FactColumns | Code | Figures
+Block = Table | Paragraph | Headline | Strips | Statements | Heading | Bullets | Facts | FactColumns | Code | Figures
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,20 @@ from highwater.reports.blocks import (
     Block,
     Bullets,
     Code,
+    Column,
     FactColumns,
     Facts,
     Field,
     Figure,
     Figures,
     Heading,
+    Headline,
     Paragraph,
     Section,
     Statements,
+    Strips,
     Table,
+    table,
 )
 from highwater.reports.page import Document
 
@@ -75,12 +79,20 @@ def _block(block: Block) -> Iterator[str]:
     if isinstance(block, Paragraph):
         text = _text(block.text)
         yield f"**{text}**" if block.look == "caution" else text
+    elif isinstance(block, Headline):
+        yield f"**{_MARKS.get(block.tone, '')}{_text(block.text)}**"
+    elif isinstance(block, Strips):
+        header: list[str | Column] = ["", block.title, Column("trials", text=True), Column("", text=True)]
+        rows = [[row.label, row.figure, row.words, row.note] for row in block.rows]
+        yield from _table(table(header, rows, note=block.note))
     elif isinstance(block, Statements):
-        yield from (f"**{_MARKS.get(tone, '')}{_text(text)}**" for text, tone in block.items)
         if block.next_step:
             yield f"Next: {_text(block.next_step.removesuffix(block.command))}"
         if block.command:
             yield _code(Code(block.command))
+        sentences = "\n\n".join(f"**{_MARKS.get(tone, '')}{_text(text)}**" for text, tone in block.items)
+        folded = f"<details>\n<summary>{_text(block.folded)}</summary>\n\n{sentences}\n\n</details>"
+        yield folded if block.folded else sentences
     elif isinstance(block, Heading):
         yield f"### {_text(block.text)}"
     elif isinstance(block, Bullets):

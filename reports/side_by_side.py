@@ -20,6 +20,7 @@ from highwater.reports.blocks import (
     Figure,
     Figures,
     Heading,
+    Headline,
     Panel,
     Paragraph,
     Section,
@@ -32,13 +33,15 @@ from highwater.reports.blocks import (
 from highwater.reports.cells import Cell, Run, values
 from highwater.reports.changes import comparison_table
 from highwater.reports.charts import Drawn, comparison_legend, comparison_panels
+from highwater.reports.evidence import evidence_blocks
 from highwater.reports.intervals import MARKS_NOTE, dot_group
 from highwater.reports.measures import ACHIEVED, E2E_P99, HEADLINES, OFFERED, PRODUCE_P99, SYSTEM_CPU, TABLE, Measure
 from highwater.reports.moments import minute_text
 from highwater.reports.page import Document
 from highwater.reports.spectrum import spectrum_points
 from highwater.reports.verdict import overall
-from highwater.results.analysis.compare import compare
+from highwater.results.analysis.compare import compare, headline_of, matched_cells
+from highwater.results.analysis.gathering import comparison_evidence
 from highwater.results.gate import EnvironmentDifference, ResultComparison
 from highwater.results.models import Metric
 from highwater.results.reader import RunResult
@@ -66,7 +69,7 @@ def comparison_document(base: RunResult, head: RunResult) -> Document:
     first = [m for m in comparison.metrics if m.metric in _HEADLINES]
     rest = [m for m in comparison.metrics if m.metric not in _HEADLINES]
     label = runs[1].label
-    lead = [_answer(comparison, label), _validity(comparison, *runs)]
+    lead = [_answer(comparison, label, base, head), _validity(comparison, *runs)]
     sections = [
         Section("metrics", "Head against base", [comparison_table(first, several, label)] if first else []),
         Section("every-trial", "Every trial", _figures(_dots(pairs))),
@@ -95,7 +98,7 @@ def _pairs(base: Run, head: Run) -> Iterator[_Pair]:
             yield cell.label, (base, cell), (head, of_head[cell.key])
 
 
-def _answer(comparison: ResultComparison, label: Callable[[str], str]) -> Section:
+def _answer(comparison: ResultComparison, label: Callable[[str], str], base: RunResult, head: RunResult) -> Section:
     """What differs between the two, and whether that can be laid to the systems."""
     verdicts = {m.verdict for m in comparison.metrics if m.metric in comparison.asked}
     tones: dict[str, Tone] = {"worse": "bad", "better": "good", "undecided": "warn"}
@@ -107,8 +110,19 @@ def _answer(comparison: ResultComparison, label: Callable[[str], str]) -> Sectio
         items += [(f"{differ}: no ratio here is about the system alone.", "warn")]
     if not comparison.same_load:
         items += [("The two had different loads: a ratio here is no verdict on the system.", "warn")]
-    by_cell = [Bullet(as_sentence(text), label(cell)) for cell, text in comparison.answers.items()]
-    return Section("answer", "Answer", [Statements(items), *([Bullets(by_cell)] if len(by_cell) > 1 else [])])
+    if len(comparison.answers) > 1:
+        items += [(f"{label(cell)}: {as_sentence(text)}", "none") for cell, text in comparison.answers.items()]
+    trials, _ = matched_cells(base, head, None, None, paired=False)
+    asked = [item for item in comparison.metrics if item.metric in comparison.asked]
+    return Section(
+        "answer",
+        "Answer",
+        [
+            Headline(as_sentence(headline_of(comparison)), tone),
+            *evidence_blocks(comparison_evidence(asked or comparison.metrics, trials)),
+            Statements(items, folded="The answer in full"),
+        ],
+    )
 
 
 def _validity(comparison: ResultComparison, base: Run, head: Run) -> Section:

@@ -163,8 +163,11 @@ def _tell(found: Gate, out: Path, *, quiet: bool, as_json: bool, annotations: An
     from rich.markup import escape
 
     from highwater.bench.display.comparison_text import how_decided, round_title
+    from highwater.bench.display.evidence_text import evidence_lines
     from highwater.bench.display.tables import print_metrics
     from highwater.bench.gate.annotations import github_lines, style_of
+    from highwater.results.analysis.gathering import gate_evidence
+    from highwater.results.reader import RunResult
 
     if as_json:
         typer.echo(found.model_dump_json(by_alias=True, indent=2))
@@ -176,6 +179,10 @@ def _tell(found: Gate, out: Path, *, quiet: bool, as_json: bool, annotations: An
         for note in found.notes:
             console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
         console.print(f"[dim]{how_decided(found)}[/]", soft_wrap=True)
+        trials = RunResult(out).cells() if (out / "manifest.json").is_file() else {}
+        evidence = gate_evidence(found, (trial.summary for cell in trials.values() for trial in cell))
+        for drawn in evidence_lines(evidence, console.width) if evidence else ():
+            console.print(drawn, soft_wrap=True)
         style = "red" if found.exit_code else "yellow" if found.state == "inconclusive" else "green"
         console.print(f"[bold {style}]{escape(found.state.replace('_', ' '))}[/]: {escape(found.text)}", soft_wrap=True)
         files = "gate.json, gate.md, gate.junit.xml, gate.codequality.json"

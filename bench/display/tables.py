@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from highwater.bench.display.comparison_text import DETECTABLE, HEADER, cells_of, row, zero_line
+from highwater.bench.display.evidence_text import evidence_lines
 from highwater.bench.display.wrapping import wrapped
 from highwater.bench.runs.canary import slow_blocks
 from highwater.bench.storage import describe_target, target_paths
@@ -36,6 +37,7 @@ from highwater.common.units import (
 )
 from highwater.results.analysis.answer import answer_of
 from highwater.results.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
+from highwater.results.analysis.evidence import Evidence
 from highwater.results.analysis.statement import Answer, StatementState
 from highwater.results.analysis.statistics import LEAST_FOR_INTERVAL
 from highwater.results.analysis_file import Analysis, Search
@@ -165,9 +167,17 @@ def print_end(result: RunResult) -> None:
 
 
 def answer_lines(answer: Answer) -> list[Text]:
-    """The answer as lines that end the output of a run; bold, in the colour of what they say."""
-    lines = [Text(statement.text, _STATEMENT_STYLES[statement.state]) for statement in answer.statements]
+    """The whole answer as lines that end the output of a run."""
+    lines = [Text(statement.text) for statement in answer.statements]
     return [*lines, *([Text(f"{_NEXT}{answer.next_step}")] if answer.next_step else [])]
+
+
+def print_headline(console: Console, text: str, style: str, evidence: Evidence | None) -> None:
+    """The answer in one sentence and one picture."""
+    _say(console, Text(text, style))
+    for line in evidence_lines(evidence, console.width) if evidence else ():
+        console.print(line, soft_wrap=True)
+    console.print()
 
 
 def analysis_lines(analysis: Analysis, headlines: Sequence[str]) -> list[str]:
@@ -210,6 +220,7 @@ def print_search(result: RunResult, search: Search) -> None:
 def _print_end(console: Console, result: RunResult) -> None:
     """The answer, then where the results are and how to read them."""
     answer = answer_of(result)
+    print_headline(console, answer.headline.text, _STATEMENT_STYLES[answer.headline.state], answer.evidence)
     for line in answer_lines(answer):
         # The last step ends with a command: a terminal may fold it, but a line break would spoil its copy.
         _say(console, line, with_command=line.plain.startswith(_NEXT))

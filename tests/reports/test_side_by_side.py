@@ -53,9 +53,10 @@ def test_runs_that_were_not_interleaved_say_so(pair: tuple[RunResult, RunResult]
 def test_what_is_not_decided_is_marked_as_a_question(tmp_path: Path) -> None:
     few = Sample(axes={}, trials=3, measure_s=1)
     sides = [RunResult(write_sample(tmp_path / name, few)) for name in "ab"]
-    (item,) = page_of(sides[0], sides[1]).with_id("answer").find("li")
-    assert item.text.startswith("Not decided")
-    assert item.attributes["class"] == "warn"
+    answer = page_of(sides[0], sides[1]).with_id("answer")
+    (headline,) = answer.find("p", **{"class": "headline warn"})
+    assert headline.text.startswith("Not decided")
+    assert answer.find("li", **{"class": "warn"})
 
 
 def test_another_environment_is_said_before_any_figure(tmp_path: Path) -> None:

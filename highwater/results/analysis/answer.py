@@ -13,6 +13,7 @@ from highwater.results.analysis.aims import outcomes
 from highwater.results.analysis.best import Best, Figures, best_cell
 from highwater.results.analysis.causes import causes
 from highwater.results.analysis.delivered import delivery_statement
+from highwater.results.analysis.gathering import evidence_of
 from highwater.results.analysis.objectives import aim_statements, objective_statements
 from highwater.results.analysis.searched import gate_statement, search_statement, search_step
 from highwater.results.analysis.statement import Answer, Statement, StatementKind
@@ -55,7 +56,7 @@ def answer_of(result: RunResult) -> Answer:
             result.manifest,
             [trial for trials in figures.trials.values() for trial in trials],
         )
-    return Answer(statements, _next_step(result, bests, summaries))
+    return Answer(statements, _next_step(result, bests, summaries), evidence_of(result, figures, bests[:1]))
 
 
 def _with_replaced(delivery: Statement, manifest: Manifest) -> Statement:
@@ -137,7 +138,13 @@ def _in_doubt(statements: Sequence[Statement], manifest: Manifest, trials: Seque
         return list(statements)
     first, *others = statements
     text, clause = first.text.removesuffix("."), "; ".join(doubts)
-    marked = replace(first, text=f"{text[:-1]}; {clause})." if text.endswith(")") else f"{text} ({clause}).")
+    short = first.short or text
+    if disturbed or not manifest.for_measurement:
+        most = "every trial" if disturbed == len(trials) else "some trials" if disturbed else ""
+        short += f" (in doubt: {f'{most} disturbed' if most else 'a smoke run'})"
+    marked = replace(
+        first, text=f"{text[:-1]}; {clause})." if text.endswith(")") else f"{text} ({clause}).", short=short
+    )
     if disturbed == len(trials):
         return [replace(s, state="plain") if s.state == "good" else s for s in (marked, *others)]
     return [marked, *others]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist, median
 from typing import Final
@@ -100,6 +100,10 @@ class Figures:
         best = max((min(len(found), 2) for _, found in measured), default=0)
         return next((level for level in reversed(measured) if best and len(level[1]) >= best), ("", []))
 
+    def cells_at(self, level: str) -> list[str]:
+        """The cells of an offered load, also those without a usable trial."""
+        return next((found for name, found in self._levels if name == level), [])
+
     def of(self, cell: str, metric: str) -> list[float]:
         """The values of a metric in the usable trials of a cell."""
         return [row[metric] for row in self.values[cell].values() if metric in row]
@@ -107,18 +111,28 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """What is said of one metric. `trials`: an estimate of how many trials of each cell would decide what is open."""
+    """What is said of one metric. `trials`: an estimate of how many trials of each cell would decide what is open.
+
+    `cells`: from the best one on; `open_cells`: those of them that are not decided; `changes`: against the first.
+    """
 
     statement: Statement
     cells: Sequence[str]
     trials: int | None = None
     in_vain: str = ""
     """Why more trials would not decide it."""
+    metric: str = ""
+    level: str = ""
+    open_cells: Sequence[str] = ()
+    changes: Mapping[str, Comparison] = field(default_factory=dict)
 
 
 def best_cell(figures: Figures, metric: str) -> Best:
-    definition = METRICS[metric]
     level, compared = figures.level_to_answer_at(metric)
+    return replace(_best_at(figures, METRICS[metric], level, compared), metric=metric, level=level)
+
+
+def _best_at(figures: Figures, definition: MetricDefinition, level: str, compared: Sequence[str]) -> Best:
     at = (
         f"At {level}, the highest load that {'two cells carried' if len(compared) > 1 else 'was carried'}: "
         if level
@@ -130,13 +144,14 @@ def best_cell(figures: Figures, metric: str) -> Best:
         )
     if len(compared) == 1:
         return _alone(figures, definition, compared[0], at)
-    if metric in _THROUGHPUT and all(cells.kept_up(figures.trials[cell]) for cell in compared):
+    if definition.name in _THROUGHPUT and all(cells.kept_up(figures.trials[cell]) for cell in compared):
         offered_per_s = cells.offered_per_s(figures.trials[compared[0]]) or 0.0
         text = (
             f"{at}{_title(definition)} is not ranked by this run: every cell reached the offered "
             f"{count_text(offered_per_s)}/s; highwater bench search finds limits."
         )
-        return Best(Statement(text, "best", "plain"), compared)
+        short = f"Every cell reached the offered {count_text(offered_per_s)}/s, so this run ranks none"
+        return Best(Statement(text, "best", "plain", short), compared)
     return _ranked(figures, definition, compared, at)
 
 
@@ -145,13 +160,15 @@ def _alone(figures: Figures, definition: MetricDefinition, cell: str, at: str) -
     found = estimate(definition, values, figures.result.manifest.seed)
     several = len(set(figures.labels_at_a_load.values())) > 1
     with_cell = f" with “{figures.labels_at_a_load[cell]}”, the only cell with a usable trial" if several else ""
-    text = f"{at}{_title(definition)} is {value_text(found.value, found.unit)}{with_cell}"
+    short = f"{_title(definition)} is {value_text(found.value, found.unit)}"
+    text = f"{at}{short}{with_cell}"
     if found.ci95:
         low, high = (value_text(end, found.unit) for end in found.ci95)
         text += f", 95 % interval {_span(low, high)} ({plural(len(values), 'trial')})."
-        return Best(Statement(text, "best", "plain"), [cell])
+        return Best(Statement(text, "best", "plain", f"{short} ({_span(low, high)})"), [cell])
     text += f" ({plural(len(values), 'trial')}; an interval needs {LEAST_FOR_INTERVAL})."
-    return Best(Statement(text, "best", "plain"), [cell], LEAST_FOR_INTERVAL)
+    short += f", but {plural(len(values), 'trial')} are too few to be sure"
+    return Best(Statement(text, "best", "plain", short), [cell], LEAST_FOR_INTERVAL)
 
 
 def decided_best(figures: Figures, metric: str, compared: Sequence[str]) -> str | None:
@@ -187,14 +204,17 @@ def _ranked(figures: Figures, definition: MetricDefinition, compared: Sequence[s
         return f"“{figures.labels_at_a_load[cell]}” ({value_text(medians[cell], definition.unit)})"
 
     if not open_cells:
-        return Best(
-            Statement(at + _decided(figures, definition, medians, ranking, by_cell[others[0]]), "best", "good"),
-            compared,
-        )
+        text, short = _decided(figures, definition, medians, ranking, by_cell[others[0]])
+        return Best(Statement(at + text, "best", "good", short), ranking, changes=by_cell)
     group = [best, *open_cells]
     text = f"{at}{_title(definition)}: not decided between {_listed([named(cell) for cell in group])}, because "
     difference = "the difference of the first two" if len(open_cells) > 1 else "the difference"
-    text += _reason(by_cell.get(open_cells[0]), len(others), difference) + "."
+    reason = _reason(by_cell.get(open_cells[0]), len(others), difference)
+    text += f"{reason}."
+    quoted = " and ".join(f"“{figures.labels_at_a_load[cell]}”" for cell in group)
+    between = quoted if len(group) == _TWICE else f"the first {len(group)} of {len(ranking)} cells"
+    short = f"{_title(definition)}: not decided between {between}, because "
+    short += _reason(by_cell.get(open_cells[0]), len(others), difference, is_short=True)
     if behind := len(others) - len(open_cells):
         text += f" {'Both' if len(group) == _TWICE else 'All of these'} are better than "
         text += "the other cell." if behind == 1 else f"the other {behind} cells."
@@ -205,8 +225,8 @@ def _ranked(figures: Figures, definition: MetricDefinition, compared: Sequence[s
     elif (most := max(filter(None, needed))) > _MOST_TRIALS:
         about = count_text(float(f"{most:.1g}"))
         in_vain = f"{definition.name} would take about {about} trials of each cell (an estimate)"
-    statement = Statement(text, "best", "open")
-    return Best(statement, compared, None if in_vain else max(filter(None, needed)), in_vain)
+    trials = None if in_vain else max(filter(None, needed))
+    return Best(Statement(text, "best", "open", short), ranking, trials, in_vain, open_cells=group, changes=by_cell)
 
 
 def _decided(
@@ -215,18 +235,23 @@ def _decided(
     medians: Mapping[str, float],
     ranking: Sequence[str],
     comparison: Comparison,
-) -> str:
+) -> tuple[str, str]:
+    """The whole sentence, and the short one."""
     best, next_best = (f"“{figures.labels_at_a_load[cell]}”" for cell in ranking[:2])
     value, next_value = (value_text(medians[cell], definition.unit) for cell in ranking[:2])
     extreme = "highest" if definition.better == "higher" else "lowest"
     rank = "the next best, " if len(ranking) > _TWICE else ""
+    by = better_by(comparison)
     return (
         f"{_title(definition)} is {extreme} with {best}: {value}, and {next_value} with {rank}{next_best}; "
-        f"in trials of the same block {_by(comparison)}."
+        f"in trials of the same block {by}."
+    ), (
+        f"{_title(definition)} is {extreme} with {best}: {by.replace('95 % interval ', '')} "
+        f"{'as' if ' as high ' in by else 'than'} with {rank}{next_best}"
     )
 
 
-def _by(comparison: Comparison) -> str:
+def better_by(comparison: Comparison) -> str:
     """How much better the base is than the head: `13 % lower (95 % interval 5 to 20 %)`."""
     assert comparison.ci95 is not None
     ratio, low, high = (1 / value for value in (comparison.ratio, comparison.ci95[1], comparison.ci95[0]))
@@ -245,20 +270,24 @@ def _span(low: str, high: str) -> str:
     return f"{low.removesuffix(unit) if alike else low} to {high}"
 
 
-def _reason(comparison: Comparison | None, comparisons: int, difference: str) -> str:
+def _reason(comparison: Comparison | None, comparisons: int, difference: str, *, is_short: bool = False) -> str:
     """Why a cell is not distinct from the best one, which is the base. difference: how to name theirs."""
     if comparison is None:
         return "no ratio can be taken: no block has usable trials of both, or a value is 0"
     if comparison.ci95 is None:
+        if is_short:
+            return f"{plural(comparison.n_pairs, 'trial')} of each {'is' if comparison.n_pairs == 1 else 'are'} too few"
         blocks = "is 1" if comparison.n_pairs == 1 else f"are {comparison.n_pairs}"
         return f"an interval needs {LEAST_FOR_INTERVAL} blocks with a usable trial of each cell, and there {blocks}"
     low, high = 1 / comparison.ci95[1], 1 / comparison.ci95[0]
     if low == high == 1:
         return "trials of the same block have the same value"
-    interval = f"95 % interval {change_span_text(low, high)}"
+    interval = f"{'' if is_short else '95 % interval '}{change_span_text(low, high)}"
     if low <= 1 <= high:
         return f"{difference}, {change_text(1 / comparison.ratio)} ({interval}), may be none"
     if comparison.verdict == "no_change":
+        if is_short:
+            return f"{difference}, {change_text(1 / comparison.ratio)} ({interval}), is within the noise"
         return (
             f"{difference}, {change_text(1 / comparison.ratio)} ({interval}), is within the noise: as many trials "
             f"of the same thing differ by ±{percent_text(comparison.delta_ratio)}"

@@ -148,6 +148,18 @@ def compare(
     )
 
 
+def headline_of(comparison: ResultComparison) -> str:
+    """The answer with at most three figures, and in words what keeps it from being sure."""
+    asked = [item for item in comparison.metrics if item.metric in comparison.asked]
+    doubts = [
+        *(["trials were disturbed"] if "trials inconclusive" in comparison.answer else []),
+        *([] if comparison.same_environment else ["the conditions differed"]),
+        *([] if comparison.same_load else ["the loads differed"]),
+    ]
+    in_doubt = [f"in doubt: {' and '.join(doubts)}"] if doubts else []
+    return comparison_answer.headline(asked or comparison.metrics, in_doubt)
+
+
 def _requested(base: RunResult, head: RunResult) -> list[str]:
     """The metrics of both workloads' questions, those of head first."""
     requested = (

@@ -6,6 +6,7 @@ and too few trials are "not decided".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -64,6 +65,25 @@ def sentence(items: Sequence[MetricComparison]) -> str:
     return "; ".join(parts) or "nothing to compare"
 
 
+def headline(items: Sequence[MetricComparison], doubts: Sequence[str] = ()) -> str:
+    """The largest difference of these metrics, worse ones first, and in words what is left: three figures at most."""
+    items = [item for item in items if not is_zero_on_both(item)]
+    changed = sorted((item for item in items if item.verdict in _CHANGED), key=_by_importance)
+    if changed:
+        text = _changed(changed[0]).replace("95 % interval ", "")
+        text += f" in {changed[0].cell}" if len({item.cell for item in items}) > 1 else ""
+        text += "; other metrics changed, too" if len(changed) > 1 else ""
+    elif same := [item for item in items if item.verdict in ("no_change", "not_worse")]:
+        text = _unchanged(same, len(items), is_short=True)
+    else:
+        text = _not_decided(items, len(items)) if items else "nothing to compare"
+    return "; ".join([text, *doubts])
+
+
+def _by_importance(item: MetricComparison) -> tuple[int, float]:
+    return _CHANGED.index(item.verdict), -abs(math.log(item.ratio or 1.0))
+
+
 def sentence_of_cells(items_by_cell: Mapping[str, Sequence[MetricComparison]]) -> str:
     """The answer of several cells: those with a difference; of one cell, its own sentence."""
     if len(items_by_cell) == 1:
@@ -119,7 +139,7 @@ def _without_signs(item: MetricComparison) -> str:
     return f"{ends[0].removesuffix(' %')} to {ends[1]}" if all(end.endswith(" %") for end in ends) else ""
 
 
-def _unchanged(same: Sequence[MetricComparison], of: int) -> str:
+def _unchanged(same: Sequence[MetricComparison], of: int, *, is_short: bool = False) -> str:
     if of == 1:
         which = f"in {same[0].metric}"
     else:
@@ -133,6 +153,8 @@ def _unchanged(same: Sequence[MetricComparison], of: int) -> str:
     assert most is not None
     if most <= _WIDE * least:
         return f"{text}; a change of {change_size_text(most)} would have been seen"
+    if is_short:
+        return f"{text}; a change of {change_size_text(most)} would have been seen in each"
     ends = f"{change_size_text(least)} ({easiest}) to {change_size_text(most)} ({hardest})"
     return f"{text}; the smallest changes that would have been seen: {ends}"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from highwater.common.units import count_text, plural
-from highwater.results.analysis.statement import Statement
+from highwater.results.analysis.statement import Statement, StatementState
 from highwater.results.models import Delivery, TrialSummary
 
 # Checks of the verdict that found a broken promise -> of which records, and what happened to some of them.
@@ -32,15 +32,27 @@ def delivery_statement(trials: Sequence[TrialSummary], planned: int, labels: Map
     if not trials:
         return Statement("No trial finished, so nothing is known about lost records.", "delivery", "open")
     if broken := list(_broken(trials, labels)):
-        return Statement(f"{'; '.join(broken)}.", "delivery", "bad")
+        return Statement(f"{'; '.join(broken)}.", "delivery", "bad", broken[0])
     checked = [trial for trial in trials if _is_checked(trial)]
     twins = " (A/A twins included)" if any(trial.role == "a_a" for trial in trials) else ""
     among = "" if len(checked) == planned else f", in {len(checked)} of {plural(planned, 'trial')}{twins}"
     if checked:
         unknown = len(trials) - len(checked)
         unchecked = f"; {plural(unknown, 'trial')} did not check delivery" if unknown else ""
-        return Statement(f"{_nothing_lost(checked)}{among}{unchecked}.", "delivery", "good" if not among else "plain")
-    return Statement(_unchecked(trials), "delivery", "plain")
+        short = "No loss was seen" if among else "Nothing was lost"
+        state: StatementState = "plain" if among else "good"
+        return Statement(f"{_nothing_lost(checked)}{among}{unchecked}.", "delivery", state, short)
+    short, _, _ = _unchecked(trials).partition(": ")
+    return Statement(_unchecked(trials), "delivery", "plain", short)
+
+
+def broken_in(trials: Iterable[TrialSummary]) -> str:
+    """What happened to records of these trials against the promise: `3 lost`; empty if nothing did."""
+    counts: dict[str, int] = {}
+    for reason in (reason for trial in trials for reason in trial.verdict.reasons):
+        if reason.check in _BROKEN:
+            counts[reason.check] = counts.get(reason.check, 0) + int(reason.value)
+    return ", ".join(f"{count_text(count)} {_BROKEN[check][2].partition(',')[0]}" for check, count in counts.items())
 
 
 def _broken(trials: Sequence[TrialSummary], labels: Mapping[str, str]) -> Iterable[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from highwater.common.units import plural, ratio_text
 from highwater.results.analysis.aims import AimOutcome
@@ -26,13 +26,24 @@ def objective_statements(trials: Mapping[str, Sequence[TrialSummary]], labels: M
         if (cells := {cell: found for cell, found in by_cell.items() if not all(result.met for result in found)})
     }
     statements = [
-        Statement(_missed(objective, cells, len(results[objective]), labels), "objective", "bad")
+        Statement(
+            _missed(objective, cells, len(results[objective]), labels),
+            "objective",
+            "bad",
+            f"{_objective(*objective)} is missed{_by(cells, labels)}",
+        )
         for objective, cells in missed.items()
     ]
     if met := [_objective(*objective) for objective in results if objective not in missed]:
         noun = "Objectives" if len(met) > 1 else "Objective"
-        statements.append(Statement(f"{noun} met in every trial: {', '.join(met)}.", "objective", "good"))
+        short = f"{'all objectives are' if len(met) > 1 else 'the objective is'} met" if not missed else ""
+        statements.append(Statement(f"{noun} met in every trial: {', '.join(met)}.", "objective", "good", short))
     return statements
+
+
+def _by(cells: Iterable[str], labels: Mapping[str, str]) -> str:
+    named = [f"“{labels[cell]}”" for cell in cells] if len(labels) > 1 else []
+    return f" by {' and '.join(named) if len(named) < _MOST_NAMED else f'{len(named)} cells'}" if named else ""
 
 
 def _missed(
@@ -66,7 +77,10 @@ def _objective(metric: str, bound: str) -> str:
 def aim_statements(outcomes: Sequence[AimOutcome], labels: Mapping[str, str]) -> list[Statement]:
     """Aims that are not reached first, one statement each; many aims are counted before."""
     found = sorted(outcomes, key=lambda outcome: (outcome.state == "reached", outcome.state == "not measured"))
-    statements = [Statement(_aim_text(outcome, labels), "aim", _aim_state(outcome)) for outcome in found]
+    statements = [
+        Statement(_aim_text(outcome, labels), "aim", _aim_state(outcome), _aim_short(outcome, labels))
+        for outcome in found
+    ]
     if len(statements) <= _MOST_NAMED:
         return statements
     reached = sum(outcome.state == "reached" for outcome in found)
@@ -80,6 +94,12 @@ def _aim_state(outcome: AimOutcome) -> StatementState:
     if not outcome.decided:
         return "open"
     return "good" if outcome.state == "reached" else "bad"
+
+
+def _aim_short(outcome: AimOutcome, labels: Mapping[str, str]) -> str:
+    sure = "" if outcome.decided or outcome.measured is None else ", but not decided"
+    word = {"reached": "reached", "short": "missed"}.get(outcome.state, outcome.state)
+    return f"Aim {word}{sure}: {_title(outcome.metric)} of “{labels[outcome.cell]}” beside “{labels[outcome.beside]}”"
 
 
 def _aim_text(outcome: AimOutcome, labels: Mapping[str, str]) -> str:

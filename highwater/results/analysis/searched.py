@@ -7,11 +7,14 @@ from typing import Final
 
 from highwater.common.units import plural, rate_text
 from highwater.results.analysis.causes import Cause, value_of_reason_text
+from highwater.results.analysis.comparison_answer import headline
 from highwater.results.analysis.statement import Statement, StatementState
 from highwater.results.analysis_file import Search, SearchProbe
 from highwater.results.gate import Gate
 from highwater.results.models import Reason
 
+# Outcomes that the metrics explain.
+_GATE_WORDS: Final = {"pass": "Pass", "regression": "Regression", "inconclusive": "Not decided"}
 _GATE_STATES: Final[dict[str, StatementState]] = {"pass": "good", "regression": "bad", "target_failed": "bad"}
 
 
@@ -26,7 +29,8 @@ def search_statement(search: Search) -> Statement:
     if low is None:
         text = f"Not even {rate_text(search.min_per_s)} is sustained: {_limit(search)}"
         again = "" if search.generator_limited else "; begin lower with --min"
-        return Statement(f"{text}{again}.", "search", "open" if search.generator_limited else "bad")
+        short = f"Not even {rate_text(search.min_per_s)} is sustained"
+        return Statement(f"{text}{again}.", "search", "open" if search.generator_limited else "bad", short)
     worth = _worth(search, low)
     objectives = ", ".join(f"{metric} {bound}" for metric, bound in search.slo.items())
     wanted = (f" with {objectives}" if objectives else "") + (", the highest rate requested," if high is None else "")
@@ -40,7 +44,14 @@ def search_statement(search: Search) -> Statement:
     if search.generator_limited and not _names_the_generator(search):
         parts.append("the load generator is the limit, and the system may sustain more")
     state: StatementState = "open" if worth is not None or search.generator_limited else "good"
-    return Statement(f"{'; '.join(parts)}.", "search", state)
+    short = f"{rate_text(low)}{f' with {objectives}' if objectives else ''} is sustained"
+    if worth is not None:
+        short = f"{rate_text(low)} was sustained, but is not confirmed"
+    elif search.generator_limited:
+        short += ", and the load generator is the limit"
+    elif high is not None:
+        short += f"; {rate_text(high)} failed"
+    return Statement(f"{'; '.join(parts)}.", "search", state, short)
 
 
 def search_step(search: Search) -> str:
@@ -127,4 +138,7 @@ def _reasons(probe: SearchProbe) -> Sequence[Reason]:
 
 
 def gate_statement(gate: Gate) -> Statement:
-    return Statement(gate.text, "search", _GATE_STATES.get(gate.state, "open"))
+    decides = [item for item in gate.rounds[0].metrics if item.gated] if gate.rounds else []
+    short = f"{_GATE_WORDS[gate.state]}: {headline(decides)}" if decides and gate.state in _GATE_WORDS else ""
+    short += ", confirmed by fresh trials" if short and gate.confirmed else ""
+    return Statement(gate.text, "search", _GATE_STATES.get(gate.state, "open"), short)

@@ -5,7 +5,7 @@ Imports are late so that --help is fast.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +16,7 @@ from highwater.bench.commands.common import AsJson, one_line_errors
 from highwater.studies.lake.extra import named_extra
 
 if TYPE_CHECKING:
+    from highwater.results.analysis.compare import Trials
     from highwater.results.gate import ResultComparison
     from highwater.results.reader import RunResult
 
@@ -59,6 +60,7 @@ def compare(
         from highwater.common.errors import UsageError
         from highwater.common.exit_codes import EXIT_ENVIRONMENT, EXIT_INVALID, EXIT_LOAD
         from highwater.results.analysis.compare import compare as compared
+        from highwater.results.analysis.compare import matched_cells
         from highwater.results.metrics import metric as known_metric
 
         names = [known_metric(name).name for name in metric or []]
@@ -75,7 +77,9 @@ def compare(
         elif markdown and found.metrics:
             typer.echo(comparison_markdown(found), nl=False)
         elif found.metrics:
-            _print(found, everything=everything)
+            paired = base_run.directory.resolve() == head_run.directory.resolve()
+            trials, _ = matched_cells(base_run, head_run, base_cell, head_cell, paired=paired)
+            _print(found, trials, everything=everything)
         if not found.metrics:
             fail(_nothing_to_compare(base_run, head_run, names), EXIT_INVALID)
         if not found.same_environment and not allow_env_diff:
@@ -140,19 +144,23 @@ def _nothing_to_compare(base: RunResult, head: RunResult, metrics: list[str]) ->
     return f"nothing to compare: {'; '.join(reasons)}"
 
 
-def _print(found: ResultComparison, *, everything: bool) -> None:
+def _print(found: ResultComparison, trials: Sequence[Trials], *, everything: bool) -> None:
     from rich.console import Console
     from rich.markup import escape
 
     from highwater.bench.display.comparison_text import header_lines
-    from highwater.bench.display.tables import print_metrics
+    from highwater.bench.display.tables import print_headline, print_metrics
     from highwater.bench.display.wrapping import wrapped
+    from highwater.results.analysis.compare import headline_of
+    from highwater.results.analysis.gathering import comparison_evidence
     from highwater.results.environment_key import difference_text
 
     console = Console(highlight=False)
     for line in header_lines(found):
         console.print(escape(line), soft_wrap=True)
-    console.print(f"[bold]{escape(wrapped(found.answer, console.width))}[/]", soft_wrap=True)
+    asked = [item for item in found.metrics if item.metric in found.asked]
+    print_headline(console, f"{headline_of(found)}.", "bold", comparison_evidence(asked or found.metrics, trials))
+    console.print(escape(wrapped(found.answer, console.width)), soft_wrap=True)
     print_metrics(console, found.metrics, None if everything else found.asked, found.answers)
     if found.paired:
         console.print("[dim]base, head: medians; change: from the pairs, so it may differ from their ratio[/]")

@@ -1,0 +1,99 @@
+"""The picture's data and the headline: order, overlap, loss, limits, and three figures at most."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from highwater.results.analysis.answer import answer_of
+from highwater.results.analysis.evidence import Evidence
+from highwater.results.analysis.statement import joined
+from highwater.results.models import SloResult, TrialSummary
+from tests.bench.summaries import LOST
+from tests.results.analysis.runs import run_of
+from tests.results.analysis.test_answer import ONE, TWO, disturbed, trial, trials_of
+
+
+def evidence_in(directory: Path, trials: list[TrialSummary]) -> Evidence:
+    found = answer_of(run_of(directory, trials)).evidence
+    assert found is not None
+    return found
+
+
+def figures_in(text: str) -> list[str]:
+    return re.findall(r"\d[\d.,]*", re.sub(r"“[^”]*”|p\d+", "", text))
+
+
+def test_a_decided_answer_has_the_best_cell_first_and_says_by_how_much(tmp_path: Path) -> None:
+    answer = answer_of(run_of(tmp_path, trials_of(8, 1.0, 0.8, 1.5)))
+    assert answer.headline.state == "good"
+    assert answer.headline.text.startswith("Produce latency p99 is lowest with “compression lz4”: 19")
+    assert answer.headline.text.endswith("than with the next best, “compression none”; nothing was lost.")
+    assert len(figures_in(answer.headline.text)) == 3
+    assert answer.evidence is not None
+    best, *others = answer.evidence.rows
+    assert (best.label, best.note, best.state) == ("compression lz4", "best", "best")
+    assert [row.label for row in others] == ["compression none", "compression zstd"]
+    assert all(re.match(r"best is \d.* % lower$", row.note) for row in others)
+    assert answer.evidence.overlap is None
+    assert [len(row.dots) for row in answer.evidence.rows] == [8, 8, 8], "twins are no trials of the cell"
+    assert all(row.interval and row.interval[0] <= (row.centre or 0) <= row.interval[1] for row in answer.evidence.rows)
+
+
+def test_cells_that_are_not_told_apart_share_a_span(tmp_path: Path) -> None:
+    answer = answer_of(run_of(tmp_path, trials_of(8, 1.0, 1.0, 3.0)))
+    assert answer.headline.state == "open"
+    assert "not decided between “compression" in answer.headline.text
+    assert answer.evidence is not None
+    assert [row.note for row in answer.evidence.rows[:2]] == ["not decided"] * 2
+    assert answer.evidence.rows[2].state == "plain"
+    assert answer.evidence.overlap is not None
+    low, high = answer.evidence.overlap
+    for row in answer.evidence.rows[:2]:
+        assert row.interval
+        assert low <= row.interval[0] <= row.interval[1] <= high
+
+
+def test_a_loss_leads_the_headline_and_marks_its_cell_and_its_trial(tmp_path: Path) -> None:
+    trials = [trial(1, ONE), trial(2, ONE), trial(2, TWO), trial(1, TWO, reason=LOST, delivery={"lost": 3})]
+    answer = answer_of(run_of(tmp_path, trials))
+    assert answer.headline.text.startswith("3 of 400,000 acknowledged records were lost (in “compression lz4”); ")
+    assert answer.headline.state == "bad"
+    assert answer.evidence is not None
+    (row,) = [row for row in answer.evidence.rows if row.state == "bad"]
+    assert row.note.startswith("3 lost")
+    assert sorted(dot.fate for dot in row.dots) == ["lost", "usable"]
+    assert ("lost", "trial that lost or damaged records") in answer.evidence.marks
+
+
+def test_doubt_is_in_the_headline(tmp_path: Path) -> None:
+    answer = answer_of(run_of(tmp_path, disturbed(trials_of(8, 1.0, 0.5), 3)))
+    assert "(in doubt: some trials disturbed)" in answer.headline.text
+    assert answer.evidence is not None
+    assert "disturbed" in {dot.fate for row in answer.evidence.rows for dot in row.dots}
+
+
+@pytest.mark.parametrize(
+    ("bound", "drawn", "beyond"),
+    [("<12ms", ["objective <12ms"], []), ("<1000ms", [], ["objective <1000ms"])],
+)
+def test_an_objective_is_a_line_unless_it_is_far_away(
+    tmp_path: Path, bound: str, drawn: list[str], beyond: list[str]
+) -> None:
+    wanted = SloResult(metric="produce.p99", bound=bound, value=1.0, met=True)
+    trials = [one.model_copy(update={"slo": [wanted]}) for one in trials_of(8, 1.0, 0.5)]
+    found = evidence_in(tmp_path, trials)
+    assert found.unit == "ms"
+    assert [limit.name for limit in found.limits] == drawn
+    assert found.beyond == beyond
+
+
+def test_a_headline_drops_intervals_before_it_drops_clauses() -> None:
+    speed = "P99 is lowest with “batch 64KiB”: 13 % lower (5 to 20 %) than with “batch 2KiB”"
+    assert joined([speed, "Nothing was lost"]) == f"{speed}; nothing was lost."
+    assert joined(["3 of 200 records were lost", speed]) == (
+        "3 of 200 records were lost; P99 is lowest with “batch 64KiB”: 13 % lower than with “batch 2KiB”."
+    )
+    assert joined(["3 of 200 records were lost", "20 ms and 30 ms"]) == "3 of 200 records were lost."
