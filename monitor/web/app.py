@@ -31,6 +31,7 @@ from highwater.monitor.web import (
     login_pages,
     message_pages,
     oidc_pages,
+    search,
     user_pages,
     zookeeper_pages,
 )
@@ -62,6 +63,7 @@ ROUTES: Final = (
     Route(EXPLORER, Role.VIEWER, explorer.explorer_page),
     Route("/alerts", Role.VIEWER, cluster_pages.alerts),
     Route("/zookeeper", Role.VIEWER, zookeeper_pages.browser),
+    Route(search.PATH, Role.VIEWER, search.search_page),
     Route("/about", Role.VIEWER, cluster_pages.about),
     *(Route(data.API + name, Role.VIEWER, data.table_as_json) for name in data.TABLES),
     *(Route(data.CSV + name, Role.VIEWER, data.table_as_csv) for name in data.TABLES),

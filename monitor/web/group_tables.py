@@ -88,7 +88,7 @@ _GROUPS: Final[tuple[Column[GroupRow], ...]] = (
     Column(
         "topics",
         "Topics",
-        PROSE,
+        TEXT,
         lambda r: " ".join(r.figures.topics),
         lambda r: cells.few(r.figures.topics, cells.topic_link),
         lambda r: len(r.figures.topics),

@@ -66,8 +66,12 @@ def compile_templates() -> None:
 
 def render(call: Call, template: str, title: str, status: int = 200, **values: object) -> Response:
     view = call.site.view() if call.session else None
-    cluster = view[0].cluster if view else ""
-    text = environment().get_template(template).render(call=call, title=title, cluster=cluster, **values)
+    cluster, cluster_id = (view[0].cluster, view[0].cluster_id) if view else ("", "")
+    text = (
+        environment()
+        .get_template(template)
+        .render(call=call, title=title, cluster=cluster, cluster_id=cluster_id, **values)
+    )
     response = Response(text, status, media_type="text/html")
     if call.new_visitor:
         set_cookie(call, response, call.site.settings.visitor_cookie, call.new_visitor)

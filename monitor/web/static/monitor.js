@@ -56,7 +56,14 @@
     location.assign(address);
   });
   document.addEventListener("pointercancel", endDrag);
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape") endDrag(); });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") endDrag();
+    const search = document.getElementById("search");
+    const isTyping = event.target.closest?.("input, select, textarea, [contenteditable]");
+    if (event.key !== "/" || !search || isTyping || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    search.select();
+  });
   const showScripted = () => document.querySelectorAll("[data-script]").forEach((each) => { each.hidden = false; });
   showScripted();
   if (!every || !status) return;
