@@ -21,7 +21,7 @@ _MOST_TICKS: Final = 5
 _END: Final = 2
 _CROSS: Final = "M-4-4l8 8m0-8l-8 8"
 _DISC: Final = "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z"
-_SHAPES: Final = {"invalid": _CROSS, "lost": _CROSS, "base": "M-2.5-2.5h5v5h-5z"}
+_SHAPES: Final = {"invalid": _CROSS, "lost": _CROSS, "failed": _CROSS, "base": "M-2.5-2.5h5v5h-5z"}
 
 
 def evidence_blocks(evidence: Evidence | None) -> list[Block]:

@@ -15,6 +15,7 @@ _MARKS: Final = {
     "disturbed": "○",
     "invalid": "✕",
     "lost": "✕",
+    "failed": "✕",
     "base": "∙",
     "centre": "┃",
     "interval": "├┤",

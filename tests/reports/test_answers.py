@@ -44,6 +44,8 @@ def test_a_search_names_its_bracket_the_limit_that_failed_and_every_rate(tmp_pat
         "30,844/s with e2e.p99 <20ms is sustained, confirmed by 3 of 3 fresh trials; 33,636/s failed: e2e.p99 was"
         in answer
     )
+    assert "trial whose rate was not sustained" in answer
+    assert "invalid" not in answer
     assert "Fresh trials at the answer3 of 3 passed" in section.text
     assert "e2e.p99: e2e.p99 was 31.2 ms, the objective is <20ms" in section.text
     assert len(section.find("table")[0].rows()) == 1 + 6

@@ -276,7 +276,8 @@ def _reason(comparison: Comparison | None, comparisons: int, difference: str, *,
         return "no ratio can be taken: no block has usable trials of both, or a value is 0"
     if comparison.ci95 is None:
         if is_short:
-            return f"{plural(comparison.n_pairs, 'trial')} of each {'is' if comparison.n_pairs == 1 else 'are'} too few"
+            pairs = "1 pair of trials is" if comparison.n_pairs == 1 else f"{comparison.n_pairs} pairs of trials are"
+            return f"{pairs} too few"
         blocks = "is 1" if comparison.n_pairs == 1 else f"are {comparison.n_pairs}"
         return f"an interval needs {LEAST_FOR_INTERVAL} blocks with a usable trial of each cell, and there {blocks}"
     low, high = 1 / comparison.ci95[1], 1 / comparison.ci95[0]

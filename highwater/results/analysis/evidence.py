@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from highwater.common.units import change_text, ratio_text, significant
 
-Fate = Literal["usable", "disturbed", "invalid", "lost", "base"]
-"""What a trial is worth; `base`: a trial of the side that is compared with."""
+Fate = Literal["usable", "disturbed", "invalid", "lost", "failed", "base"]
+"""What a trial is worth; `failed`: its rate was not sustained; `base`: it is of the side that is compared with."""
 RowState = Literal["best", "open", "plain", "bad"]
 
 # Beyond this ratio of the largest to the smallest value, an axis is logarithmic.
@@ -20,6 +20,7 @@ _WORDS: Final[Mapping[Fate, str]] = {
     "disturbed": "disturbed trial",
     "invalid": "invalid trial, not counted",
     "lost": "trial that lost or damaged records",
+    "failed": "trial whose rate was not sustained",
 }
 
 

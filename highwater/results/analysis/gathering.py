@@ -164,7 +164,7 @@ def _unit(definition: MetricDefinition, values: Sequence[float]) -> tuple[str, f
 
 
 def _search_evidence(search: Search) -> Evidence | None:
-    kinds: Sequence[tuple[str, Fate, bool]] = (("passed", "usable", True), ("failed", "invalid", False))
+    kinds: Sequence[tuple[str, Fate, bool]] = (("passed", "usable", True), ("failed", "failed", False))
     rows = [
         EvidenceRow(label, [Dot(probe.rate_per_s, fate, probe.stage) for probe in probes], None, None, *texts)
         for label, fate, is_passed in kinds

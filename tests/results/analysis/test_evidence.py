@@ -9,11 +9,15 @@ import pytest
 
 from highwater.results.analysis.answer import answer_of
 from highwater.results.analysis.evidence import Evidence
+from highwater.results.analysis.gathering import gate_evidence
 from highwater.results.analysis.statement import joined
 from highwater.results.models import SloResult, TrialSummary
 from tests.bench.summaries import LOST
+from tests.reports.sample_details import gate
 from tests.results.analysis.runs import run_of
 from tests.results.analysis.test_answer import ONE, TWO, disturbed, trial, trials_of
+
+SIDES = {"base": 5_000_000, "head": 5_700_000}
 
 
 def evidence_in(directory: Path, trials: list[TrialSummary]) -> Evidence:
@@ -97,3 +101,15 @@ def test_a_headline_drops_intervals_before_it_drops_clauses() -> None:
         "3 of 200 records were lost; P99 is lowest with “batch 64KiB”: 13 % lower than with “batch 2KiB”."
     )
     assert joined(["3 of 200 records were lost", "20 ms and 30 ms"]) == "3 of 200 records were lost."
+
+
+def test_a_gate_shows_trials_of_both_sides_as_changes_of_base(tmp_path: Path) -> None:
+    base, head = [[trial(n, {"variant": side}, p99_ns=p99_ns) for n in (1, 2)] for side, p99_ns in SIDES.items()]
+    found = gate_evidence(gate(), [*base, *head])
+    assert found is not None
+    worse, same = found.rows
+    assert (worse.label, worse.note, worse.state) == ("produce.p99", "worse", "bad")
+    assert [(dot.fate, round(dot.value)) for dot in worse.dots] == [("base", 0)] * 2 + [("usable", 14)] * 2
+    assert same.note == "no change shown"
+    assert ("usable", "trial of head") in found.marks
+    assert [(limit.name, limit.value) for limit in found.limits] == [("no change", 0.0)]
