@@ -94,6 +94,9 @@ def serve(
     behind_proxy: Annotated[
         bool, typer.Option("--behind-proxy", help="A proxy on this host terminates TLS; its headers are trusted.")
     ] = False,
+    base_path: Annotated[
+        str | None, typer.Option(metavar="/PATH", help="Path of the pages, which a proxy must pass on as it is.")
+    ] = None,
 ) -> None:
     """Watch a cluster, keep its history, and serve the pages, until SIGTERM or Ctrl-C.
 
@@ -110,6 +113,7 @@ def serve(
             tls_certificate=tls_certificate,
             tls_key=tls_key,
             is_behind_proxy=behind_proxy,
+            base_path=base_path,
             client=_properties(command_config),
             zookeeper=zookeeper,
             zookeeper_client=_properties(zookeeper_config),

@@ -26,6 +26,7 @@ _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
 DEFAULT_LISTEN: Final = ListenAddress(LOOPBACK, 9644)
 _MAIL_PORTS: Final = {MailTls.STARTTLS: 587, MailTls.TLS: 465, MailTls.NONE: 25}
 _Found = TypeVar("_Found")
+_PATH: Final = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._~-]*)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class WebConfig:
     """Further names that browsers call the monitor by."""
     proxies: tuple[str, ...] = ()
     """Addresses of proxies that end TLS, whose headers are trusted."""
+    base_path: str = ""
+    """The path of the pages below that of the site, such as `/monitor`; empty for the root."""
     has_local_users: bool = True
     """People may log in with a password that the monitor keeps."""
     oidc: OidcSettings | None = None
@@ -123,6 +126,7 @@ def with_options(
     tls_certificate: Path | None = None,
     tls_key: Path | None = None,
     is_behind_proxy: bool = False,
+    base_path: str | None = None,
     client: Mapping[str, str] | None = None,
     zookeeper: str | None = None,
     zookeeper_client: Mapping[str, str] | None = None,
@@ -136,6 +140,8 @@ def with_options(
         web = replace(web, tls_certificate=tls_certificate, tls_key=tls_key)
     if is_behind_proxy and not web.proxies:
         web = replace(web, proxies=("127.0.0.1", "::1"))
+    if base_path is not None:
+        web = replace(web, base_path=_checked("--base-path", lambda: _base_path(base_path)))
     if zookeeper is not None:
         config = replace(config, zookeeper=_checked("--zookeeper", lambda: address_of(zookeeper)))
     if has_actions:
@@ -144,6 +150,14 @@ def with_options(
     changed = replace(changed, zookeeper_client={**config.zookeeper_client, **(zookeeper_client or {})})
     _check_tls(changed.web)
     return changed
+
+
+def _base_path(text: str) -> str:
+    """Return the path without a slash at its end. Raises UsageError."""
+    path = text.rstrip("/")
+    if path and not _PATH.fullmatch(path):
+        raise UsageError(f"{text!r} is no path such as /monitor: letters, digits, - and _ after each slash")
+    return path
 
 
 def _checked(option: str, read: Callable[[], _Found]) -> _Found:
@@ -194,7 +208,9 @@ def _config(root: Part) -> MonitorConfig:
 
 
 def _web(part: Part) -> WebConfig:
-    part.check_keys(("listen", "tls_certificate", "tls_key", "host_names", "proxies", "local_users", "oidc"))
+    part.check_keys(
+        ("listen", "tls_certificate", "tls_key", "host_names", "proxies", "base_path", "local_users", "oidc")
+    )
     oidc = oidc_of(part.part("oidc")) if "oidc" in part else None
     has_local_users = part.switch("local_users", default=True)
     if oidc is None and not has_local_users:
@@ -205,6 +221,7 @@ def _web(part: Part) -> WebConfig:
         tls_key=part.path("tls_key"),
         host_names=part.several("host_names"),
         proxies=part.several("proxies"),
+        base_path=part.read("base_path", _base_path) or "",
         has_local_users=has_local_users,
         oidc=oidc,
     )

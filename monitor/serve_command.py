@@ -33,6 +33,7 @@ from highwater.monitor.serving import Monitor, Source
 from highwater.monitor.sources import WithZooKeeper, client_of, source_of, zookeeper_of
 from highwater.monitor.users import Users
 from highwater.monitor.web.app import make_app
+from highwater.monitor.web.base_path import with_base_path
 from highwater.monitor.web.site import LOOPBACK_NAMES, Settings, bind_problem
 from highwater.monitor.web_server import App, address_of, metrics_app, server_of, with_metrics
 
@@ -102,7 +103,8 @@ def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str]
     listening = stack.enter_context(listening_at(config.web.listen, "--listen"))
     writer, reader, notes = _history(config, folder, stack)
     scheme = "https" if config.web.tls_certificate is not None else "http"
-    address = f"{scheme}://{address_of(listening)}"
+    base = config.web.base_path
+    address = f"{scheme}://{address_of(listening)}{base}"
     deliverer = Deliverer(config.alerts.targets) if config.alerts.targets else None
     if deliverer is not None:
         stack.callback(deliverer.stop)
@@ -118,6 +120,7 @@ def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str]
         is_tls=is_tls,
         host_names=LOOPBACK_NAMES | {config.web.listen.host, *config.web.host_names},
         tick_s=config.tick_s,
+        base_path=base,
     )
     actions = Actions(config.bootstrap_servers, client_of(config)) if config.has_actions else None
     pages = make_app(
@@ -136,14 +139,14 @@ def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str]
     app: App = pages
     if token is not None:
         app = with_metrics(pages, metrics_app(monitor, has_partitions=config.metrics.has_partitions, token=token))
-    servers = [(server_of(app, config.web), listening)]
+    servers = [(server_of(with_base_path(app, base), config.web), listening)]
     lines = [f"monitor of {config.shown_name}: {address}/"]
     first_address = f"{address}/"
     if users.has_local and users.is_empty():
         first_address = f"{address}/setup?token={users.offer_set_up()}"
         lines.append(f"first login, once, within 15 minutes: {first_address}")
     if oidc is not None:
-        redirects = ", ".join(f"{each}{CALLBACK_PATH}" for each in _browser_addresses(config.web, listening))
+        redirects = ", ".join(f"{each}{base}{CALLBACK_PATH}" for each in _browser_addresses(config.web, listening))
         lines.append(f"login by {oidc.settings.issuer}, which must allow the redirect to {redirects}")
     if config.metrics.listen is not None:
         own = stack.enter_context(listening_at(config.metrics.listen, "metrics.listen"))

@@ -157,7 +157,9 @@ def _login_page(call: Call, wanted: str, problem: str = "", status: int = 200) -
 
 
 def origin(call: Call) -> str:
-    return own_origin(call.headers.get("host", ""), is_tls=call.site.settings.is_tls)
+    """Return the address of the pages as this browser calls it, without a slash at its end."""
+    settings = call.site.settings
+    return own_origin(call.headers.get("host", ""), is_tls=settings.is_tls) + settings.base_path
 
 
 def _too_many(call: Call, wanted: str, wait_s: float) -> Response:

@@ -32,19 +32,28 @@ class Settings:
     host_names: frozenset[str] = LOOPBACK_NAMES
     """Names and addresses that browsers may call it by; a request for another one is refused."""
     tick_s: float = 15.0
+    base_path: str = ""
+    """What browsers have before each path, as `--base-path`."""
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     """Unix time."""
     monotonic_s: Callable[[], float] = time.monotonic
 
     @property
     def session_cookie(self) -> str:
-        # Browsers take a __Host- cookie from this very host over https alone, so that no neighbour can set it.
-        return "__Host-highwater" if self.is_tls else "highwater"
+        return f"{self._cookie_prefix}highwater"
 
     @property
     def visitor_cookie(self) -> str:
         """The cookie of a browser without a login: it ties the login's form to the browser that requested it."""
-        return "__Host-highwater-visitor" if self.is_tls else "highwater-visitor"
+        return f"{self._cookie_prefix}highwater-visitor"
+
+    @property
+    def _cookie_prefix(self) -> str:
+        # Browsers take a __Host- cookie from this very host over https alone, so that no neighbour can set it. It is
+        # for the whole host: below a base path a cookie that only https can set has to do.
+        if not self.is_tls:
+            return ""
+        return "__Secure-" if self.base_path else "__Host-"
 
 
 class ZooKeeperReader(Protocol):
