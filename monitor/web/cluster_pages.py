@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.responses import Response
 
+from highwater.monitor.causes import Happening
 from highwater.monitor.figures.distribution import FORMULAS
 from highwater.monitor.figures.headroom import least_of
 from highwater.monitor.figures.rows import FindingKind, Level
+from highwater.monitor.history.reader import About
 from highwater.monitor.kafka_source.parts import Part
 from highwater.monitor.model import Topic
 from highwater.monitor.web import action_pages, commands, history_charts, message_pages, words
@@ -37,6 +40,7 @@ from highwater.monitor.web.transaction_tables import commands_of, topic_transact
 _MOST_MATRIX_CELLS: Final = 3000
 _WORST: Final = 5
 _MOST_OTHERS: Final = 7
+_MOST_CHANGES: Final = 5
 _OF_GROUPS: Final = (FindingKind.LAG, FindingKind.RECORDS_LOST)
 _TRANSACTIONS: Final = Part.TRANSACTIONS.value
 
@@ -136,6 +140,7 @@ def broker(call: Call, seen: Seen) -> Response:
         f"Broker {node_id}",
         "/brokers",
         broker=found,
+        recently=recently(call, seen, "broker", str(node_id)),
         row=seen.figures.brokers[node_id],
         directories=arrange(directories_table(found), call.query, "directories."),
         config=arrange(config_table("broker/config", own, silent), call.query, "config."),
@@ -159,6 +164,7 @@ def topic(call: Call, seen: Seen) -> Response:
         name,
         "/topics",
         topic=found,
+        recently=recently(call, seen, "topic", name),
         row=seen.figures.topics[name],
         formulas=FORMULAS,
         matrix=distribution(found, {each.node_id for each in seen.snapshot.brokers.values() if each.is_alive}),
@@ -186,6 +192,7 @@ def group(call: Call, seen: Seen) -> Response:
         name or "(empty)",
         "/groups",
         group=found,
+        recently=recently(call, seen, "group", name),
         row=seen.figures.groups[name],
         lag=lag_bars(seen.figures.group_partitions.get(name, ())),
         partitions=arrange(group_partitions_table(name, seen.figures), call.query, "partitions."),
@@ -214,6 +221,22 @@ def about(call: Call, seen: Seen) -> Response:
         sources=arrange(sources_table(seen.snapshot), call.query),
         history_state=history_charts.state(call),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Recently:
+    """What the page of one thing says after its verdict: since when, and what changed."""
+
+    alert_since_ms: int | None
+    """When the oldest open alert about it opened; None without one."""
+    changes: list[Happening] | str
+
+
+def recently(call: Call, seen: Seen, kind: str, name: str) -> Recently:
+    alerts = call.site.alerts.open() if call.site.alerts else ()
+    opened = [alert.opened_at_ms for alert in alerts if alert.subject == f"{kind} {name}"]
+    about = About(((kind, name),))
+    return Recently(min(opened, default=None), history_charts.last_events(call, seen, about, _MOST_CHANGES))
 
 
 def distribution(topic: Topic, alive: Collection[int]) -> tuple[list[int], list[tuple[int, list[str]]]] | None:

@@ -63,7 +63,10 @@ class MarkGroup:
         if len(lines) == 1:
             return lines[0].line.text
         kinds = Counter(each.line.kind for each in lines)
-        return ", ".join(f"{kind_words(kind)} ×{count_text(many)}" for kind, many in kinds.most_common())
+        counted = (
+            (kind_words(kind), f" ×{count_text(many)}" if many > 1 else "") for kind, many in kinds.most_common()
+        )
+        return ", ".join(kind + times for kind, times in counted)
 
     @property
     def shown(self) -> Sequence[Event]:

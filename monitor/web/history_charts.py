@@ -204,14 +204,14 @@ def _when(line: Line, seen: Seen) -> str:
     return f"last, {words.clock_time(as_of_ms if is_newest else newest_ms)}"
 
 
-def last_events(call: Call, seen: Seen) -> list[Happening] | str:
+def last_events(call: Call, seen: Seen, about: About | None = None, most: int = _LAST_EVENTS) -> list[Happening] | str:
     """The newest ones, those of one cause in one line, or a sentence that says why there are none."""
     if call.site.history is None:
         return NO_HISTORY
     try:
         since_ms = seen.snapshot.taken_at_ms - 1000 * RANGES["24h"]
-        lines = by_cause(call.site.history.events(since_ms, most=MOST_EVENTS))
-        return lines[:_LAST_EVENTS] or "Nothing has happened in the last 24 hours."
+        lines = by_cause(call.site.history.events(since_ms, most=MOST_EVENTS, about=about))
+        return lines[:most] or "Nothing has happened in the last 24 hours."
     except HistoryError as error:
         return f"The history cannot be read: {error}"
 

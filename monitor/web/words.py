@@ -167,7 +167,9 @@ def trend(produced_per_s: float | None, consumed_per_s: float | None) -> str:
 
 def catch_up(figures: GroupFigures | GroupPartitionFigures) -> str:
     if figures.never_catches_up:
-        is_steady = figures.level is Level.OK and trend(figures.produced_per_s, figures.consumed_per_s) == _STEADY
+        is_steady = (
+            figures.level.rank < Level.WARN.rank and trend(figures.produced_per_s, figures.consumed_per_s) == _STEADY
+        )
         return "lag stays as it is" if is_steady else "never at these rates"
     if not figures.lag:
         return NONE if figures.lag is None else "has read everything"

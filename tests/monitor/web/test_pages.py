@@ -329,6 +329,39 @@ def test_pages_draw_the_history_and_list_its_events(tmp_path: Path) -> None:
         assert "group_rebalance" in viewer.get("/csv/events?q=kind:rebal").text
 
 
+def test_the_page_of_one_thing_says_since_when_and_what_changed(tmp_path: Path) -> None:
+    snapshot, figures = seen(SMALL)
+    name = next(iter(snapshot.groups))
+    finding = Finding(FindingKind.LAG, Level.ERROR, f"group {name}", "It is stopped.")
+    keeper = AlertKeeper(tmp_path)
+    for late_ms in range(0, 600_000, 15_000):
+        found = replace(figures, findings=(finding,), at_ms=figures.at_ms + late_ms)
+        keeper.told(snapshot, replace(found, taken_at_ms=figures.taken_at_ms - 600_000 + late_ms))
+    (alert,) = keeper.open()
+    database = open_history("sqlite", tmp_path)
+    event = Event(snapshot.taken_at_ms - 60_000, EventKind.GROUP_REBALANCE, "group", name, f"group {name} rebalanced")
+    other = Event(snapshot.taken_at_ms - 50_000, EventKind.GROUP_GONE, "group", "x", "group x is gone")
+    TickWriter(database).write(Tick(snapshot.taken_at_ms, {}, [event, other]))
+    with web_app(tmp_path, view=(snapshot, figures), history=HistoryReader(database), alerts=keeper) as web:
+        viewer = web.browser(Role.VIEWER)
+        page = viewer.get("/group", params={"name": name}).text
+        order = [
+            page.index(part)
+            for part in (
+                "<h1>Group ",
+                f"Its alert is open since {words.clock_time(alert.opened_at_ms)}",
+                f"group {name} rebalanced",
+                'href="#commands"',
+                '<section id="commands">',
+            )
+        ]
+        assert order == sorted(order)
+        assert "group x is gone" not in page
+        broker = viewer.get("/broker?id=1").text
+        assert "Its alert is open" not in broker
+        assert "Nothing has happened in the last 24 hours." in broker
+
+
 def test_the_overview_says_of_each_group_once_what_is_wrong(tmp_path: Path) -> None:
     snapshot, figures = seen(SMALL)
     rows = {
