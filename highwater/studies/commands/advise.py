@@ -51,7 +51,8 @@ def advise(
     """Find the settings that are best for an aim on this system: search, then confirm with fresh trials.
 
     The answer, with intervals, is beside the settings in use and the defaults; "nothing is surely better" is an answer.
-    A setting that weakens durability is touched only if the question accepts the loss.
+    A setting that weakens durability is touched only if the question accepts the loss. Without --out nothing is
+    measured: a first answer has what rules and a reference host say.
 
     Exit codes: 0 an answer; 2 usage error; 4 no trial of a candidate can be
     used; 5 another host than the one the advice was begun on; 11 nothing is surely better (with --strict); 130
@@ -77,7 +78,10 @@ def advise(
             _show_plan(advising, as_json=as_json)
             return
         if directory is None:
-            raise UsageError("name a directory for the results with --out DIR (or see the plan first: --plan)")
+            if strict:
+                raise UsageError("--strict judges what was measured: name a directory for it with --out DIR")
+            _show_first_answer(advising, file, as_json=as_json)
+            return
         _need_optuna()
         if resume is None:
             from highwater.results.writer import ResultWriter
@@ -134,6 +138,38 @@ def _execute(choice: LauncherChoice, quiet: bool) -> Execute:
         )
 
     return execute
+
+
+def _show_first_answer(advising: Advising, file: Path, *, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from highwater.common.errors import UsageError
+    from highwater.common.units import wait_text
+    from highwater.studies.advise.beforehand import differing_of, first_answers, lines_of
+    from highwater.studies.commands.ceilings_sources import reference_for_this_host
+    from highwater.tuning.check import evaluate
+    from highwater.tuning.facts import collect
+
+    asked = advising.asked
+    host = evaluate(collect())
+    try:
+        reference = reference_for_this_host()
+    except UsageError:  # No reference host is near enough: its costs say nothing here.
+        reference = None
+    answers = first_answers(asked.space.settings, asked.metrics, host, reference)
+    command = f"highwater advise {file} --out results/{asked.question.name}"
+    if as_json:
+        document = {
+            "question": asked.question.name,
+            "measured": False,
+            "settings": [asdict(each) for each in answers],
+            "host": [{"setting": each.id, "value": each.recommended_text} for each in differing_of(host)],
+            "next": command,
+        }
+        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        return
+    takes = wait_text(asked.question.budget_s)
+    typer.echo("\n".join(lines_of(asked.question.name, answers, host, command, takes)))
 
 
 def _show_plan(advising: Advising, *, as_json: bool) -> None:

@@ -36,6 +36,11 @@ def measured_for(load: Load, named: Sequence[Path] | None) -> Measured:
     return nearest([each for path in published for each in _read(path)], planned_host(load, _this_host()))
 
 
+def reference_for_this_host() -> Measured:
+    """The nearest reference host that comes with Highwater. Raises UsageError if none is near enough."""
+    return nearest(_read(REFERENCES), _this_host())
+
+
 def results_of(named: Sequence[Path]) -> list[RunResult]:
     """Those of `named` that are result directories. Raises UsageError."""
     return [RunResult(path) for path in named if _is_result(path)]

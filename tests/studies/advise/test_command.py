@@ -26,7 +26,6 @@ def test_the_example_is_a_question_that_can_be_asked() -> None:
 @pytest.mark.parametrize(
     ("question", "options", "text"),
     [
-        (QUESTION, (), "name a directory for the results with --out DIR"),
         (QUESTION.replace("15m", "1m"), ("--plan",), "budget: 1 min is too little to decide"),
         (QUESTION.replace("linger.ms", "lingre.ms"), ("--plan",), "did you mean"),
         (QUESTION, ("--resume", "nowhere"), "holds no advice"),
