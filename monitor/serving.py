@@ -28,6 +28,7 @@ View = tuple[Snapshot, Figures]
 BENCH_TICK_S: Final = 5.0
 """A trial of the bench is short."""
 _MOST_NOTED: Final = 1000
+_MOST_RECENT: Final = 2000
 _AFTER_A_TICK_S: Final = 1.0
 """What a source may take longer than a tick, as it keeps the deadline itself."""
 
@@ -65,11 +66,16 @@ class Monitor:
         self._cpu_at: tuple[float, float] | None = None
         self._details_bucket: int | None = None
         self._noted: deque[Event] = deque(maxlen=_MOST_NOTED)
+        self._recent: deque[Event] = deque(maxlen=_MOST_RECENT)
         self._state = MonitorState(started_ms=time.time_ns() // 1_000_000, tick_s=tick_s)
 
     def view(self) -> View | None:
         """The newest snapshot and its figures; None before the first."""
         return self._view
+
+    def recent(self) -> list[Event]:
+        """What changed since the start, the newest first."""
+        return list(reversed(self._recent))
 
     def note(self, event: Event) -> None:
         """Have an event written with the next tick: what somebody did by the monitor. From any thread."""
@@ -115,8 +121,9 @@ class Monitor:
             self._writer.check_cluster(snapshot.cluster_id)
         # Of a large cluster all this takes long: pages are answered meanwhile.
         happened: list[Event] = []
-        if self._writer is not None and self._view is not None:
+        if self._view is not None:
             happened = await asyncio.to_thread(events_between, self._view[0], snapshot)
+            self._recent.extend(happened)
         made = await asyncio.to_thread(self._figures, snapshot)
         parts = [] if self._view is None else _parts_of(self._view)
         self._view = (snapshot, made)

@@ -46,7 +46,7 @@ async def _once(config: MonitorConfig) -> bool:
     if not view[0].brokers:
         raise MonitorError(view[1].sentence)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
-    console.print(screen(*view, monitor.state(), console.width, None))
+    console.print(screen(*view, monitor.state(), console.width, None, monitor.recent()))
     return view[1].level is not Level.ERROR
 
 
@@ -75,7 +75,7 @@ async def _draw(source: Source, interval_s: float) -> bool:
                 size = shutil.get_terminal_size()
                 now = (state.ticks, state.failed_ticks, size)
                 if view is not None and now != drawn:
-                    live.update(screen(*view, state, size.columns, size.lines), refresh=True)
+                    live.update(screen(*view, state, size.columns, size.lines, monitor.recent()), refresh=True)
                     drawn = now
                 await asyncio.sleep(_POLL_S)
     finally:

@@ -13,6 +13,8 @@ from rich.text import Text
 
 from highwater.common.figure_table import FigureTable
 from highwater.common.units import NONE, count_text, plural, wait_text
+from highwater.monitor.causes import by_cause
+from highwater.monitor.events import Event
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.lag import lag_text
 from highwater.monitor.figures.rows import BrokerFigures, GroupFigures, Level, TopicFigures
@@ -26,9 +28,17 @@ _VERDICT_LINES: Final = 2
 _HEADERS: Final = 8
 """Lines that are no rows, without those of the verdict."""
 _FEWEST: Final = 3
+_MOST_CHANGES: Final = 3
 
 
-def screen(snapshot: Snapshot, figures: Figures, state: MonitorState, width: int, height: int | None) -> RenderableType:
+def screen(
+    snapshot: Snapshot,
+    figures: Figures,
+    state: MonitorState,
+    width: int,
+    height: int | None,
+    events: Sequence[Event] = (),
+) -> RenderableType:
     """Return what fits into `height` lines; everything without a height. The worst and the busiest come first."""
     lines = textwrap.wrap(
         _printable(figures.sentence), width, max_lines=None if height is None else _VERDICT_LINES, placeholder=" …"
@@ -39,7 +49,8 @@ def screen(snapshot: Snapshot, figures: Figures, state: MonitorState, width: int
         (topic for topic in figures.topics.values() if not topic.is_internal or topic.level is not Level.OK),
         key=lambda topic: (-topic.level.rank, -(topic.offsets_per_s or 0), topic.name),
     )
-    left = None if height is None else height - _HEADERS - len(lines)
+    changes = _changes(events)
+    left = None if height is None else height - _HEADERS - len(lines) - len(changes)
     shown = _shares((len(brokers), len(groups), len(topics)), left)
     hidden = [len(brokers) - shown[0], len(groups) - shown[1], len(topics) - shown[2]]
     return Stack(
@@ -51,6 +62,7 @@ def screen(snapshot: Snapshot, figures: Figures, state: MonitorState, width: int
         _groups(groups[: shown[1]]),
         Text(),
         _topics(topics[: shown[2]]),
+        *changes,
         _footer(snapshot, state, hidden),
     )
 
@@ -138,9 +150,22 @@ def _topics(topics: Sequence[TopicFigures]) -> FigureTable:
     return table
 
 
+def _changes(events: Sequence[Event]) -> list[Text]:
+    """The newest changes, those of one cause in one line; empty without any."""
+    lines = by_cause(events)[:_MOST_CHANGES]
+    shown = [
+        Text(f"{_clock(each.line.at_ms)} {_printable(each.line.text)}", overflow="ellipsis", no_wrap=True)
+        for each in lines
+    ]
+    return [Text(), *shown] if shown else []
+
+
+def _clock(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S")
+
+
 def _footer(snapshot: Snapshot, state: MonitorState, hidden: Sequence[int]) -> Text:
-    at = datetime.fromtimestamp(snapshot.taken_at_ms / 1000, UTC).strftime("%H:%M:%S")
-    parts = [f"{at} UTC", f"{plural(state.cost.requests, 'request')} per tick"]
+    parts = [f"{_clock(snapshot.taken_at_ms)} UTC", f"{plural(state.cost.requests, 'request')} per tick"]
     names = ("broker", "group", "topic")
     parts += [f"{plural(count, name)} more" for count, name in zip(hidden, names, strict=True) if count]
     if state.error:

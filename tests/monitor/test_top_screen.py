@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from highwater.kafka.client.host_processes import HostProcesses
+from highwater.monitor.events import Event, EventKind
 from highwater.monitor.figures.cluster import Figures, derive
 from highwater.monitor.model import Broker, ConfigValue, Snapshot
 from highwater.monitor.state import Cost, MonitorState
@@ -19,11 +21,15 @@ STATE = MonitorState(started_ms=0, tick_s=5.0, cost=Cost(requests=12))
 
 
 def shown(
-    view: tuple[Snapshot, Figures], height: int | None, width: int = 80, state: MonitorState = STATE
+    view: tuple[Snapshot, Figures],
+    height: int | None,
+    width: int = 80,
+    state: MonitorState = STATE,
+    events: Sequence[Event] = (),
 ) -> list[str]:
     output = io.StringIO()
     console = Console(file=output, width=width, color_system=None, legacy_windows=False)
-    console.print(screen(*view, state, width, height))
+    console.print(screen(*view, state, width, height, events))
     return output.getvalue().splitlines()
 
 
@@ -41,6 +47,19 @@ def test_it_fits_and_says_what_is_left_out(height: int, hostile: bool) -> None:
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith(view[1].sentence[:40])
     assert "topics more" in lines[-1] or "…" in lines[-1]
+    assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.parametrize("height", [24, 50, None])
+def test_what_changed_is_at_the_end_and_a_cause_is_one_line(height: int | None) -> None:
+    view = view_of(clusters.Shape(topics=60, partitions=300, groups=60, brokers=9))
+    gone = Event(5_000, EventKind.BROKER_GONE, "broker", "3", "broker 3 is gone")
+    moved = [Event(5_000, EventKind.LEADER_CHANGE, "partition", f"t-{number}", "…", "3", "1") for number in range(17)]
+    older = [Event(at_ms, EventKind.GROUP_GONE, "group", "\x1b[2J", f"group {at_ms} \x1b[2J") for at_ms in (4, 3, 2)]
+    lines = shown(view, height, events=[*moved, gone, *older])
+    assert len(lines) == height or height is None
+    assert lines[-4] == "00:00:05 broker 3 is gone: 17 partitions have new leaders"
+    assert [line[:16] for line in lines[-3:-1]] == ["00:00:00 group 4", "00:00:00 group 3"]
     assert "\x1b" not in "".join(lines)
 
 
