@@ -18,7 +18,7 @@ _AFTER_MS: Final = 600_000
 """A broker that is back copies what it missed, and Kafka gives leaders back every five minutes."""
 _REGISTRATION: Final = re.compile(r"/brokers/ids/(\d+)$")
 _CONTROLLER: Final = re.compile(r'"brokerid":(\d+)')
-_TURNS: Final = (EventKind.BROKER_GONE, EventKind.BROKER_BACK, EventKind.BROKER_NEW)
+TURNS: Final = (EventKind.BROKER_GONE, EventKind.BROKER_BACK, EventKind.BROKER_NEW)
 _MOVES: Final = (EventKind.LEADER_CHANGE, EventKind.PARTITION_OFFLINE, EventKind.ISR_SHRINK, EventKind.ISR_EXPAND)
 
 
@@ -77,7 +77,7 @@ def _of_brokers(events: _Placed) -> Iterator[tuple[int, int]]:
     """What the loss or the return of a broker did, before the opposite happened to it."""
     turns: dict[str, list[tuple[int, Event]]] = defaultdict(list)
     for place, event in events:
-        if event.kind in _TURNS:
+        if event.kind in TURNS:
             turns[event.name].append((place, event))
     for place, event in events:
         near = [
@@ -151,7 +151,7 @@ _DONE_BY_RETURN: Final = {
 def _happening(cause: Event, parts: list[Event]) -> Happening:
     if len(parts) == 1:
         return Happening(cause)
-    if cause.kind in _TURNS:
+    if cause.kind in TURNS:
         done = ", ".join(_effects(parts, _DONE if _is_loss(cause) else _DONE_BY_RETURN))
         elected = next((part.text.partition(";")[0] for part in parts if part.kind is EventKind.CONTROLLER_CHANGE), "")
         effects = "; ".join(filter(None, (done, elected)))

@@ -9,7 +9,7 @@ from typing import Final
 from markupsafe import Markup
 
 from highwater.drawing.plot import Size
-from highwater.monitor.causes import Happening, by_cause
+from highwater.monitor.causes import TURNS, Happening, by_cause
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.figures.findings import KAFKA
 from highwater.monitor.figures.rows import FindingKind
@@ -154,7 +154,26 @@ def what_happened(reader: HistoryReader, about: About, span: tuple[int, int], mo
     if len(events) > MOST_EVENTS:
         events = events[:MOST_EVENTS]
         note = f"Only the newest {words.count(MOST_EVENTS)} events of this time are marked."
-    return Happened(tuple(grouped(events, span, most_marks)), tuple(trial_bands(events, span)), note)
+    whole = [event for line in _lines_about(reader, *span, about) for event in line.parts or (line.line,)]
+    whole.sort(key=lambda event: event.at_ms, reverse=True)
+    return Happened(tuple(grouped(whole, span, most_marks)), tuple(trial_bands(events, span)), note)
+
+
+def _lines_about(reader: HistoryReader, from_ms: int, to_ms: int | None, about: About) -> list[Happening]:
+    """Return the lines about these things. What a broker did is whole: its figures would be of different things.
+
+    Raises HistoryError.
+    """
+    own = reader.events(from_ms, to_ms, most=MOST_EVENTS, about=about)
+    others = reader.events(from_ms, to_ms, most=MOST_EVENTS)
+    events = sorted(dict.fromkeys((*others, *own)), key=lambda event: event.at_ms, reverse=True)
+    wanted = set(own)
+    found: list[Happening] = []
+    for line in by_cause(events):
+        about_them = [event for event in line.parts or (line.line,) if event in wanted]
+        if about_them:
+            found += [line] if line.line.kind in TURNS else by_cause(about_them[::-1])
+    return found
 
 
 def _span(reader: HistoryReader, kind: str, name: str, to_ms: int, range_s: int) -> tuple[int, int]:
@@ -210,7 +229,11 @@ def last_events(call: Call, seen: Seen, about: About | None = None, most: int = 
         return NO_HISTORY
     try:
         since_ms = seen.snapshot.taken_at_ms - 1000 * RANGES["24h"]
-        lines = by_cause(call.site.history.events(since_ms, most=MOST_EVENTS, about=about))
+        reader = call.site.history
+        if about is None:
+            lines = by_cause(reader.events(since_ms, most=MOST_EVENTS))
+        else:
+            lines = _lines_about(reader, since_ms, None, about)
         return lines[:most] or "Nothing has happened in the last 24 hours."
     except HistoryError as error:
         return f"The history cannot be read: {error}"

@@ -362,6 +362,27 @@ def test_the_page_of_one_thing_says_since_when_and_what_changed(tmp_path: Path) 
         assert "Nothing has happened in the last 24 hours." in broker
 
 
+def test_a_page_of_one_topic_counts_what_a_cause_did_to_all(tmp_path: Path) -> None:
+    """A part of the events would give a sentence whose figures are of different things."""
+    snapshot, figures = seen(SMALL)
+    at_ms = snapshot.taken_at_ms - 60_000
+    names = list(snapshot.topics)[:2]
+    moved = [
+        Event(at_ms, EventKind.LEADER_CHANGE, "partition", f"{name}-{number}", f"{name}-{number}: …", "3", "1")
+        for name in names
+        for number in range(4)
+    ]
+    shrunk = Event(at_ms, EventKind.ISR_SHRINK, "cluster", "c", "30 partitions: …", "3", " (a-0 and 29 more)")
+    gone = Event(at_ms, EventKind.BROKER_GONE, "broker", "3", "broker 3 is gone")
+    database = open_history("sqlite", tmp_path)
+    TickWriter(database).write(Tick(at_ms, rows_of(snapshot, figures), [gone, shrunk, *moved]))
+    with web_app(tmp_path, view=(snapshot, figures), history=HistoryReader(database)) as web:
+        page = web.browser(Role.VIEWER).get("/topic", params={"name": names[0]}).text
+    whole = "broker 3 is gone: 8 partitions have new leaders, 30 have a copy less"
+    assert page.count(f"{whole}</bdi></summary>") == 2, "among changes, and among the marks of charts"
+    assert "4 partitions have" not in page
+
+
 def test_the_overview_says_of_each_group_once_what_is_wrong(tmp_path: Path) -> None:
     snapshot, figures = seen(SMALL)
     rows = {
