@@ -91,7 +91,8 @@ def overall(run: Run) -> Overall:
     wanted = [plan for plan in manifest.trials if plan.role == "measure" and plan.status != "skipped"]
     states = [summary.verdict.state for summary in finished.values()]
     valid = states.count("valid")
-    badge, tone = _badge(len(wanted), states, manifest.status)
+    has_loss = any(reason.check == "delivery.lost" for each in finished.values() for reason in each.verdict.reasons)
+    badge, tone = _badge(len(wanted), states, manifest.status, has_loss=has_loss)
     notes = _notes(run)
     found = [cause.text for cause in causes(summary.verdict for summary in finished.values())]
     warned = [plural(len(notes), "warning")] if notes else []
@@ -133,9 +134,11 @@ def _ranged(texts: Sequence[str], notes: Sequence[str]) -> str:
     return "".join(text + figure for text, figure in zip(texts, [*ranges, ""], strict=True))
 
 
-def _badge(planned: int, states: Sequence[str], status: str) -> tuple[str, Tone]:
+def _badge(planned: int, states: Sequence[str], status: str, *, has_loss: bool) -> tuple[str, Tone]:
     if not states:
         return "No result", "bad"
+    if has_loss:
+        return "Records lost", "bad"
     if "valid" not in states:
         return ("Invalid", "bad") if "invalid" in states else ("Inconclusive", "warn")
     if len(states) == planned and set(states) == {"valid"}:

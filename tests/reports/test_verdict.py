@@ -26,6 +26,11 @@ def inconclusive(summary: TrialSummary) -> TrialSummary:
     return summary.model_copy(update={"verdict": Verdict(state="inconclusive", reasons=[reason], notes=["Note."])})
 
 
+def losing(summary: TrialSummary) -> TrialSummary:
+    reason = Reason(check="delivery.lost", value=3, limit=0, text="3 acknowledged records were lost.")
+    return summary.model_copy(update={"verdict": Verdict(state="invalid", reasons=[reason])})
+
+
 @pytest.mark.parametrize(
     ("sample", "badge", "tone"),
     [
@@ -33,6 +38,7 @@ def inconclusive(summary: TrialSummary) -> TrialSummary:
         (Sample(change=saturated), "Invalid", "bad"),
         (Sample(change=inconclusive), "Inconclusive", "warn"),
         (Sample(change=lambda s: saturated(s) if s.trial == 1 else s), "Partly valid", "warn"),
+        (Sample(change=lambda s: losing(s) if s.trial == 1 else s), "Records lost", "bad"),
         (Sample(status="interrupted", unfinished=EVERY[:1]), "Partly valid", "warn"),
         (Sample(status="interrupted", unfinished=EVERY), "No result", "bad"),
         (Sample(status="failed"), "Valid, not finished", "warn"),

@@ -154,7 +154,7 @@ def _unchanged(same: Sequence[MetricComparison], of: int, *, is_short: bool = Fa
     if most <= _WIDE * least:
         return f"{text}; a change of {change_size_text(most)} would have been seen"
     if is_short:
-        return f"{text}; a change of {change_size_text(most)} would have been seen in each"
+        return f"{text}; a change below {change_size_text(most)} may be there"
     ends = f"{change_size_text(least)} ({easiest}) to {change_size_text(most)} ({hardest})"
     return f"{text}; the smallest changes that would have been seen: {ends}"
 
