@@ -74,11 +74,12 @@ def plan_document(plan: Plan, load_text: str = "") -> Document:
 
 def _answer(plan: Plan) -> Section:
     tone: Tone = "good" if plan.fits else "bad"
-    items: list[tuple[str, Tone]] = [(as_sentence(answer(plan)), tone), _how_sure(plan)]
+    items: list[tuple[str, Tone]] = [(as_sentence(answer(plan)), tone)]
     if plan.origin is not None:
         items.append((as_sentence(reference_text(plan, plan.origin)), "warn"))
     if plan.narrowing is not None:
         items.append((as_sentence(f"next: {next_text(plan, plan.narrowing)}"), "none"))
+    items.append(_how_sure(plan))
     if plan.other_memory:
         items.append((f"The ceilings are of a host with other memory: {plan.other_memory}.", "warn"))
     if growth := growth_text(plan):
