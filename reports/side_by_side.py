@@ -42,6 +42,7 @@ from highwater.reports.spectrum import spectrum_points
 from highwater.reports.verdict import overall
 from highwater.results.analysis.compare import compare, headline_of, matched_cells
 from highwater.results.analysis.gathering import comparison_evidence
+from highwater.results.analysis.next_step import comparison_step
 from highwater.results.gate import EnvironmentDifference, ResultComparison
 from highwater.results.models import Metric
 from highwater.results.reader import RunResult
@@ -120,7 +121,7 @@ def _answer(comparison: ResultComparison, label: Callable[[str], str], base: Run
         [
             Headline(as_sentence(headline_of(comparison)), tone),
             *evidence_blocks(comparison_evidence(asked or comparison.metrics, trials)),
-            Statements(items, folded="The answer in full"),
+            Statements(items, comparison_step(comparison), folded="The answer in full"),
         ],
     )
 

@@ -167,6 +167,7 @@ def _tell(found: Gate, out: Path, *, quiet: bool, as_json: bool, annotations: An
     from highwater.bench.display.tables import print_metrics
     from highwater.bench.gate.annotations import github_lines, style_of
     from highwater.results.analysis.gathering import gate_evidence
+    from highwater.results.analysis.next_step import gate_step
     from highwater.results.reader import RunResult
 
     if as_json:
@@ -185,6 +186,8 @@ def _tell(found: Gate, out: Path, *, quiet: bool, as_json: bool, annotations: An
             console.print(drawn, soft_wrap=True)
         style = "red" if found.exit_code else "yellow" if found.state == "inconclusive" else "green"
         console.print(f"[bold {style}]{escape(found.state.replace('_', ' '))}[/]: {escape(found.text)}", soft_wrap=True)
+        if step := gate_step(found):
+            console.print(f"next: {escape(step)}", soft_wrap=True)
         files = "gate.json, gate.md, gate.junit.xml, gate.codequality.json"
         console.print(f"written to {escape(str(out))}: {files}", soft_wrap=True)
     if annotations == "github" or (annotations == "auto" and style_of(os.environ) == "github"):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from highwater.common.units import plural
 from highwater.results.analysis.aims import outcomes
 from highwater.results.analysis.best import Best, Figures, best_cell
-from highwater.results.analysis.causes import causes
 from highwater.results.analysis.delivered import delivery_statement
 from highwater.results.analysis.gathering import evidence_of
+from highwater.results.analysis.next_step import next_step
 from highwater.results.analysis.objectives import aim_statements, objective_statements
-from highwater.results.analysis.searched import gate_statement, search_statement, search_step
+from highwater.results.analysis.searched import gate_statement, search_statement
 from highwater.results.analysis.statement import Answer, Statement, StatementKind
 from highwater.results.metrics import COUNTS_OF_FATES, METRICS
 from highwater.results.models import Manifest, TrialSummary
@@ -25,9 +23,6 @@ __all__ = ["Answer", "Statement", "StatementKind", "answer_of", "asked_metrics"]
 
 # The kinds whose figures are in doubt when trials were disturbed.
 _OF_FIGURES: Final = ("best", "objective", "aim")
-# Options of `bench run` that a command to go on, or for more trials, sets itself or does without.
-_WITH_VALUE: Final = ("--out", "--resume")
-_WITHOUT_VALUE: Final = ("--quiet", "--json", "--dry-run", "--retry-invalid")
 
 
 def answer_of(result: RunResult) -> Answer:
@@ -56,7 +51,7 @@ def answer_of(result: RunResult) -> Answer:
             result.manifest,
             [trial for trials in figures.trials.values() for trial in trials],
         )
-    return Answer(statements, _next_step(result, bests, summaries), evidence_of(result, figures, bests[:1]))
+    return Answer(statements, next_step(result, bests, summaries), evidence_of(result, figures, bests[:1]))
 
 
 def _with_replaced(delivery: Statement, manifest: Manifest) -> Statement:
@@ -148,88 +143,3 @@ def _in_doubt(statements: Sequence[Statement], manifest: Manifest, trials: Seque
     if disturbed == len(trials):
         return [replace(s, state="plain") if s.state == "good" else s for s in (marked, *others)]
     return [marked, *others]
-
-
-def _next_step(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSummary]) -> str:
-    return next(_steps(result, bests, summaries), "")
-
-
-def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSummary]) -> Iterator[str]:
-    """What to do, the most urgent first."""
-    manifest = result.manifest
-    directory = str(result.directory)
-    if manifest.status in ("interrupted", "failed") and result.gate() is None:
-        verb, arguments = _begun_by(manifest)
-        yield f"Resume the run: {shlex.join(['highwater', 'bench', verb, *arguments, '--resume', directory])}"
-    for trial in summaries:
-        if any(reason.check.startswith("delivery.") for reason in trial.verdict.reasons):
-            yield f"Read what the broker printed: {directory}/trials/{trial.trial_id}/system.log"
-    if (search := result.search()) is not None and (step := search_step(search)):
-        yield step
-    if result.gate() is not None or search is not None:
-        return
-    if summaries and all(trial.verdict.state == "invalid" for trial in summaries):
-        reasons = Counter(trial.verdict.reasons[0].check for trial in summaries if trial.verdict.reasons)
-        check = reasons.most_common(1)[0][0] if reasons else ""
-        texts = [r.text for trial in summaries for r in trial.verdict.reasons if r.check == check]
-        yield f"Mend what made the trials invalid: {texts[0]}" if texts else "Read the verdicts of the trials."
-    is_open = [best for best in bests if best.trials or best.in_vain]
-    measured = [trial for trial in summaries if trial.role == "measure"]
-    invalid = sum(trial.verdict.state == "invalid" for trial in measured)
-    disturbed = sum(_was_disturbed(trial) for trial in measured)
-    quiet = f"stop other work on this host ({disturbed} of {plural(len(measured), 'trial')} were disturbed)"
-    trials = max((best.trials or 0 for best in is_open), default=0)
-    planned = max(Counter(trial.cell for trial in manifest.trials if trial.role == "measure").values(), default=0)
-    if trials and trials <= planned and invalid:
-        # Enough trials were planned: what spoiled them has to go, or more would be spoiled as well.
-        why = next(iter(_causes_of_invalidity(measured)), "no reason was recorded")
-        spoiled = f"{invalid} of {plural(len(measured), 'trial')} are invalid ({why})"
-        yield f"Mend what spoiled trials, and run again: {spoiled}: {_command_for(manifest, None, directory)}"
-    if trials:
-        command = _command_for(manifest, max(trials, planned + 1), directory)
-        first = f"{quiet[:1].upper()}{quiet[1:]}, and then run" if disturbed else "Run"
-        yield f"{first} about {max(trials, planned + 1)} trials of each cell (an estimate): {command}"
-    if is_open and disturbed:
-        yield f"{quiet[:1].upper()}{quiet[1:]}: at this noise, {is_open[0].in_vain}."
-    elif is_open:
-        yield f"More trials will hardly decide it: {is_open[0].in_vain}. Take the cells as equal in it."
-    if disturbed and 2 * disturbed > len(measured):
-        yield f"{quiet[:1].upper()}{quiet[1:]} and run again: {_command_for(manifest, None, directory)}"
-
-
-def _was_disturbed(trial: TrialSummary) -> bool:
-    """Whether other work on the host is a cause for which the trial is not valid."""
-    by_the_host = any(reason.check.startswith(("host.", "canary.")) for reason in trial.verdict.reasons)
-    return trial.verdict.state == "inconclusive" or by_the_host
-
-
-def _causes_of_invalidity(trials: Sequence[TrialSummary]) -> list[str]:
-    """The most frequent first, by the first reason of each invalid trial: later ones may be mere doubts."""
-    verdicts = [trial.verdict for trial in trials if trial.verdict.state == "invalid"]
-    first = [verdict.model_copy(update={"reasons": verdict.reasons[:1]}) for verdict in verdicts]
-    return [cause.text for cause in causes(first)]
-
-
-def _command_for(manifest: Manifest, trials: int | None, directory: str) -> str:
-    """The command of the run with other trials and another directory, to paste."""
-    more = ["--trials", str(trials)] if trials else []
-    _, arguments = _begun_by(manifest, "--trials")
-    return shlex.join(["highwater", "bench", "run", *arguments, *more, "--out", f"{directory}-2"])
-
-
-def _begun_by(manifest: Manifest, *without: str) -> tuple[str, list[str]]:
-    """The verb that began the run, and its arguments without the directory and what changes the output alone.
-
-    without: other options, with a value, to leave out.
-    """
-    argv = manifest.argv
-    if argv[1:2] != ["bench"] or argv[2:3] not in (["run"], ["search"]):
-        return "run", [manifest.workload_file]
-    with_value = (*_WITH_VALUE, *without)
-    arguments, skip = [], False
-    for argument in argv[3:]:
-        if skip or argument in _WITHOUT_VALUE or argument.partition("=")[0] in with_value:
-            skip = not skip and argument in with_value
-            continue
-        arguments.append(argument)
-    return argv[2], arguments

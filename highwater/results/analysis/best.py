@@ -23,6 +23,7 @@ from highwater.results.analysis.conclusions import (
 from highwater.results.analysis.statement import Statement
 from highwater.results.analysis.statistics import CONFIDENCE, LEAST_FOR_INTERVAL, POWER
 from highwater.results.analysis_file import AaPair, Comparison
+from highwater.results.gate import MetricComparison
 from highwater.results.metrics import METRICS, MetricDefinition, value_text
 from highwater.results.models import TrialSummary
 from highwater.results.reader import RunResult
@@ -30,7 +31,7 @@ from highwater.results.reader import RunResult
 _THROUGHPUT: Final = ("produce.achieved_per_s", "produce.achieved_bytes_per_s")
 _MOST_NAMED: Final = 3
 # A difference that more trials of each cell than this would be needed for is too small to be worth them.
-_MOST_TRIALS: Final = 50
+MOST_TRIALS: Final = 50
 _TWICE: Final = 2
 
 
@@ -218,11 +219,11 @@ def _ranked(figures: Figures, definition: MetricDefinition, compared: Sequence[s
     if behind := len(others) - len(open_cells):
         text += f" {'Both' if len(group) == _TWICE else 'All of these'} are better than "
         text += "the other cell." if behind == 1 else f"the other {behind} cells."
-    needed = [_trials_to_decide(by_cell.get(cell), len(others)) for cell in open_cells]
+    needed = [trials_to_decide(by_cell.get(cell), len(others)) for cell in open_cells]
     in_vain = ""
     if None in needed:
         in_vain = f"{definition.name} is the same in all trials of these cells"
-    elif (most := max(filter(None, needed))) > _MOST_TRIALS:
+    elif (most := max(filter(None, needed))) > MOST_TRIALS:
         about = count_text(float(f"{most:.1g}"))
         in_vain = f"{definition.name} would take about {about} trials of each cell (an estimate)"
     trials = None if in_vain else max(filter(None, needed))
@@ -298,13 +299,13 @@ def _reason(comparison: Comparison | None, comparisons: int, difference: str, *,
     return f"{comparison.n_pairs} trials of each cell are too few for {plural(comparisons, 'comparison')}"
 
 
-def _trials_to_decide(comparison: Comparison | None, comparisons: int) -> int | None:
+def trials_to_decide(comparison: Comparison | MetricComparison | None, comparisons: int) -> int | None:
     """An estimate of the trials that show the estimated difference 4 times in 5; None if none does.
 
     Both the half-width of the interval and the bound of the noise shrink with the root of the number of trials.
     """
     fewest = max(LEAST_FOR_INTERVAL, math.ceil(math.log2(_TWICE * comparisons / SIGNIFICANCE)))
-    if comparison is None or comparison.ci95 is None:
+    if comparison is None or comparison.ci95 is None or comparison.ratio is None:
         return fewest
     difference = abs(math.log(comparison.ratio))
     if not difference:

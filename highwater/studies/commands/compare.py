@@ -153,6 +153,7 @@ def _print(found: ResultComparison, trials: Sequence[Trials], *, everything: boo
     from highwater.bench.display.wrapping import wrapped
     from highwater.results.analysis.compare import headline_of
     from highwater.results.analysis.gathering import comparison_evidence
+    from highwater.results.analysis.next_step import comparison_step
     from highwater.results.environment_key import difference_text
 
     console = Console(highlight=False)
@@ -162,6 +163,8 @@ def _print(found: ResultComparison, trials: Sequence[Trials], *, everything: boo
     print_headline(console, f"{headline_of(found)}.", "bold", comparison_evidence(asked or found.metrics, trials))
     console.print(escape(wrapped(found.answer, console.width)), soft_wrap=True)
     print_metrics(console, found.metrics, None if everything else found.asked, found.answers)
+    if step := comparison_step(found):
+        console.print(escape(wrapped(f"next: {step}", console.width)), soft_wrap=True)
     if found.paired:
         console.print("[dim]base, head: medians; change: from the pairs, so it may differ from their ratio[/]")
     for title, differences in (("environment", found.environment), ("workload", found.workload)):
