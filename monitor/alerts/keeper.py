@@ -10,7 +10,7 @@ from typing import Final
 
 from highwater.common.atomic_files import write_atomically
 from highwater.monitor.alerts.delivery import Deliverer, TargetState
-from highwater.monitor.alerts.machine import Alert, AlertState, Notice, step
+from highwater.monitor.alerts.machine import Alert, AlertState, Key, Notice, began_at_ms, step
 from highwater.monitor.alerts.message import message
 from highwater.monitor.alerts.saving import loaded, saved
 from highwater.monitor.figures.cluster import Figures
@@ -53,6 +53,11 @@ class AlertKeeper:
             alerts = list(self._state.alerts.values())
         return tuple(sorted(alerts, key=lambda alert: (-alert.level.rank, alert.opened_at_ms)))
 
+    def began_at_ms(self, key: Key, figures: Figures) -> int | None:
+        """Return since when the finding is there, before its alert opens too; None if it is not."""
+        with self._lock:
+            return began_at_ms(self._state, key, figures)
+
     def recent(self) -> tuple[Notice, ...]:
         """What opened and closed since the start of the monitor, the newest first; the newest 500."""
         with self._lock:
@@ -79,7 +84,7 @@ class AlertKeeper:
 
 def _open(state: AlertState) -> set[tuple[object, ...]]:
     """What is worth a write: not the newest sentence, which changes in each tick."""
-    return {(*alert.key, alert.level) for alert in state.alerts.values()}
+    return {(*alert.key, alert.level, alert.began_at_ms) for alert in state.alerts.values()}
 
 
 def _read(path: Path | None) -> tuple[AlertState, str]:

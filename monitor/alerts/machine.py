@@ -29,6 +29,8 @@ class Alert:
     """The sentence of the newest finding."""
     opened_at_ms: int
     """Unix time."""
+    began_at_ms: int
+    """Unix time of the first snapshot with the finding: since when it is there without a break."""
     value: float | None = None
     quiet_since_ms: int | None = None
     """Monotonic: since when the finding is known to be gone; None while it is there."""
@@ -77,7 +79,7 @@ def step(state: AlertState, figures: Figures) -> tuple[AlertState, tuple[Notice,
     for key, finding in found.items():
         alert = state.alerts.get(key)
         if alert is not None:
-            alerts[key] = _seen_again(alert, finding)
+            alerts[key] = _seen_again(alert, finding, unix_ms)
             if alerts[key].level.rank > alert.level.rank:
                 raised.append(Notice(AlertChange.RAISED, alerts[key], unix_ms, finding.sentence))
         elif not finding.is_near:
@@ -85,7 +87,8 @@ def step(state: AlertState, figures: Figures) -> tuple[AlertState, tuple[Notice,
             if now_ms - since_ms < RULES[finding.kind].opens_after_ms:
                 waiting[key] = since_ms
                 continue
-            alerts[key] = Alert(finding.kind, finding.subject, finding.level, finding.sentence, unix_ms, finding.value)
+            began_ms = unix_ms - (now_ms - since_ms)
+            alerts[key] = Alert(*key, finding.level, finding.sentence, unix_ms, began_ms, finding.value)
             opened.append(Notice(AlertChange.OPENED, alerts[key], unix_ms, finding.sentence))
     is_blind = (FindingKind.SOURCE_SILENT, f"source {KAFKA}") in found
     for key, alert in state.alerts.items():
@@ -109,7 +112,17 @@ def restored(alerts: Mapping[Key, Alert]) -> AlertState:
     return AlertState({key: replace(alert, quiet_since_ms=None) for key, alert in alerts.items()})
 
 
-def _seen_again(alert: Alert, finding: Finding) -> Alert:
+def began_at_ms(state: AlertState, key: Key, figures: Figures) -> int | None:
+    """Return the Unix time since when the finding is there, before its alert opens too; None if it is not."""
+    if key in state.alerts:
+        return state.alerts[key].began_at_ms
+    since_ms = state.waiting.get(key)
+    return None if since_ms is None else figures.taken_at_ms - (figures.at_ms - since_ms)
+
+
+def _seen_again(alert: Alert, finding: Finding, unix_ms: int) -> Alert:
+    if alert.quiet_since_ms is not None:
+        alert = replace(alert, began_at_ms=unix_ms)
     if finding.is_near:
         return replace(alert, quiet_since_ms=None)
     level = max(alert.level, finding.level, key=lambda one: one.rank)

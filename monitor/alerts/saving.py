@@ -20,6 +20,7 @@ def saved(state: AlertState) -> str:
             "level": alert.level.value,
             "sentence": alert.sentence,
             "opened_at_ms": alert.opened_at_ms,
+            "began_at_ms": alert.began_at_ms,
             "value": alert.value,
         }
         for alert in state.alerts.values()
@@ -49,5 +50,7 @@ def _alert(data: dict[str, Any]) -> Alert:
         level=Level(data["level"]),
         sentence=str(data["sentence"]),
         opened_at_ms=int(data["opened_at_ms"]),
+        # An older monitor wrote only the time at which it opened.
+        began_at_ms=int(data.get("began_at_ms", data["opened_at_ms"])),
         value=None if value is None else float(value),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -16,7 +15,7 @@ from highwater.monitor.figures.rows import FindingKind, Level
 from highwater.monitor.history.reader import About
 from highwater.monitor.kafka_source.parts import Part
 from highwater.monitor.model import Topic
-from highwater.monitor.web import action_pages, commands, history_charts, message_pages, words
+from highwater.monitor.web import action_pages, commands, history_charts, message_pages, standing, words
 from highwater.monitor.web.alert_tables import alerts_table, findings_table, notices_table, targets_table
 from highwater.monitor.web.broker_tables import (
     brokers_table,
@@ -53,8 +52,9 @@ def overview(call: Call, seen: Seen) -> Response:
         key=lambda row: (row.level.rank, row.verdict.rank, row.lag or 0),
         reverse=True,
     )
+    lagging += [row for row in figures.groups.values() if standing.last_known(call, row)]
     findings = [each for each in figures.findings if not each.is_near]
-    listed = {f"group {row.name}" for row in lagging[:_WORST]}
+    shown = findings[: 1 + _MOST_OTHERS]
     sparklines, sparklines_time = history_charts.sparklines(call, seen)
     return render_cluster(
         call,
@@ -63,11 +63,12 @@ def overview(call: Call, seen: Seen) -> Response:
         "Overview",
         "/",
         findings=findings,
-        others=[each for each in findings[1:] if each.subject not in listed][:_MOST_OTHERS],
-        # The sentence above all has said it.
-        named_group=findings[0].subject.removeprefix("group ") if findings and findings[0].kind in _OF_GROUPS else None,
+        since=standing.since(call, seen, findings[0]) if findings else "",
+        others=shown[1:],
+        # Their sentences stand above.
+        named_groups={each.subject.removeprefix("group ") for each in shown if each.kind in _OF_GROUPS},
         silent=sum(broker.is_alive and bool(broker.error) for broker in seen.snapshot.brokers.values()),
-        worst_groups=lagging[:_WORST],
+        worst_groups=[(row, standing.of_group(call, seen, row)) for row in lagging[:_WORST]],
         unjudged_groups=sum(row.level is Level.UNKNOWN for row in figures.groups.values()),
         least=least_of(figures.headroom),
         sparklines=sparklines,
@@ -140,8 +141,9 @@ def broker(call: Call, seen: Seen) -> Response:
         f"Broker {node_id}",
         "/brokers",
         broker=found,
-        recently=recently(call, seen, "broker", str(node_id)),
+        changes=_changes(call, seen, "broker", str(node_id)),
         row=seen.figures.brokers[node_id],
+        standing=standing.of_broker(call, seen, seen.figures.brokers[node_id]),
         directories=arrange(directories_table(found), call.query, "directories."),
         config=arrange(config_table("broker/config", own, silent), call.query, "config."),
         commands=commands.of_broker(call.site.settings.bootstrap, node_id),
@@ -164,7 +166,7 @@ def topic(call: Call, seen: Seen) -> Response:
         name,
         "/topics",
         topic=found,
-        recently=recently(call, seen, "topic", name),
+        changes=_changes(call, seen, "topic", name),
         row=seen.figures.topics[name],
         formulas=FORMULAS,
         matrix=distribution(found, {each.node_id for each in seen.snapshot.brokers.values() if each.is_alive}),
@@ -192,8 +194,9 @@ def group(call: Call, seen: Seen) -> Response:
         name or "(empty)",
         "/groups",
         group=found,
-        recently=recently(call, seen, "group", name),
+        changes=_changes(call, seen, "group", name),
         row=seen.figures.groups[name],
+        standing=standing.of_group(call, seen, seen.figures.groups[name]),
         lag=lag_bars(seen.figures.group_partitions.get(name, ())),
         partitions=arrange(group_partitions_table(name, seen.figures), call.query, "partitions."),
         members=arrange(members_table(found), call.query, "members."),
@@ -223,20 +226,8 @@ def about(call: Call, seen: Seen) -> Response:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Recently:
-    """What the page of one thing says after its verdict: since when, and what changed."""
-
-    alert_since_ms: int | None
-    """When the oldest open alert about it opened; None without one."""
-    changes: list[Happening] | str
-
-
-def recently(call: Call, seen: Seen, kind: str, name: str) -> Recently:
-    alerts = call.site.alerts.open() if call.site.alerts else ()
-    opened = [alert.opened_at_ms for alert in alerts if alert.subject == f"{kind} {name}"]
-    about = About(((kind, name),))
-    return Recently(min(opened, default=None), history_charts.last_events(call, seen, about, _MOST_CHANGES))
+def _changes(call: Call, seen: Seen, kind: str, name: str) -> list[Happening] | str:
+    return history_charts.last_events(call, seen, About(((kind, name),)), _MOST_CHANGES)
 
 
 def distribution(topic: Topic, alive: Collection[int]) -> tuple[list[int], list[tuple[int, list[str]]]] | None:

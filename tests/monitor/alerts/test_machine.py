@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.monitor.alerts.machine import AlertChange, AlertState, Notice, step
+from highwater.monitor.alerts.machine import AlertChange, AlertState, Notice, began_at_ms, step
 from highwater.monitor.alerts.rules import RULES
 from highwater.monitor.alerts.saving import loaded, saved
 from highwater.monitor.figures.cluster import Figures, derive
@@ -162,6 +162,18 @@ def test_a_clock_that_is_set_opens_and_closes_nothing() -> None:
     assert len(state.waiting) == 1
     back = [at(tick, unix_ms=UNIX_START_MS - 10**9) for tick in range(1, 5)]
     assert run(back, opened(OFFLINE))[1] == []
+
+
+def test_a_finding_began_with_its_first_snapshot_and_anew_after_a_break() -> None:
+    key = (OFFLINE.kind, OFFLINE.subject)
+    state, _ = run(at(tick, OFFLINE) for tick in range(2))
+    assert state.alerts == {}
+    assert began_at_ms(state, key, at(1, OFFLINE)) == UNIX_START_MS
+    state, _ = run((at(tick, OFFLINE) for tick in range(2, 20)), state)
+    assert state.alerts[key].opened_at_ms > state.alerts[key].began_at_ms == UNIX_START_MS
+    state, _ = run([at(20), at(21, OFFLINE)], loaded(saved(state)))
+    assert began_at_ms(state, key, at(21, OFFLINE)) == UNIX_START_MS + 21 * TICK_MS
+    assert began_at_ms(state, (DISK.kind, DISK.subject), at(21)) is None
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)

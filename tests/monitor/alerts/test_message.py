@@ -14,7 +14,7 @@ from tests.monitor.clusters import HOSTILE_NAMES, UNIX_START_MS
 
 def notice(change: AlertChange = AlertChange.OPENED, name: str = "billing") -> Notice:
     sentence = f"Group {name}, orders-0: Nobody reads."
-    alert = Alert(FindingKind.LAG, f"group {name}", Level.ERROR, sentence, UNIX_START_MS, 500)
+    alert = Alert(FindingKind.LAG, f"group {name}", Level.ERROR, sentence, UNIX_START_MS, UNIX_START_MS, 500)
     reason = "It has read everything." if change is AlertChange.CLOSED else sentence
     return Notice(change, alert, UNIX_START_MS + 150_000, reason)
 

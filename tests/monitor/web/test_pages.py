@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.events import Event, EventKind
-from highwater.monitor.figures.cluster import derive
+from highwater.monitor.figures.cluster import Figures, derive
 from highwater.monitor.figures.findings import KAFKA
 from highwater.monitor.figures.rows import Finding, FindingKind, LagVerdict, Level, Sentence
 from highwater.monitor.history.database import open_history
@@ -24,7 +24,7 @@ from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.history.rows import rows_of
 from highwater.monitor.history.tick import Tick
 from highwater.monitor.history.writer import TickWriter
-from highwater.monitor.model import NO_LEADER, ConfigValue, SourceState, Topic
+from highwater.monitor.model import NO_LEADER, ConfigValue, Snapshot, SourceState, Topic
 from highwater.monitor.users import Role
 from highwater.monitor.web import cells, words
 from highwater.monitor.web.alert_tables import alerts_table
@@ -329,15 +329,24 @@ def test_pages_draw_the_history_and_list_its_events(tmp_path: Path) -> None:
         assert "group_rebalance" in viewer.get("/csv/events?q=kind:rebal").text
 
 
+def alerting(folder: Path, snapshot: Snapshot, figures: Figures, finding: Finding) -> AlertKeeper:
+    """A keeper that has seen the finding in each tick of the last ten minutes."""
+    keeper = AlertKeeper(folder)
+    for late_ms in range(0, 600_001, 15_000):
+        found = replace(figures, findings=(finding,), at_ms=figures.at_ms + late_ms)
+        keeper.told(snapshot, replace(found, taken_at_ms=figures.taken_at_ms - 600_000 + late_ms))
+    return keeper
+
+
 def test_the_page_of_one_thing_says_since_when_and_what_changed(tmp_path: Path) -> None:
     snapshot, figures = seen(SMALL)
     name = next(iter(snapshot.groups))
-    finding = Finding(FindingKind.LAG, Level.ERROR, f"group {name}", "It is stopped.")
-    keeper = AlertKeeper(tmp_path)
-    for late_ms in range(0, 600_000, 15_000):
-        found = replace(figures, findings=(finding,), at_ms=figures.at_ms + late_ms)
-        keeper.told(snapshot, replace(found, taken_at_ms=figures.taken_at_ms - 600_000 + late_ms))
-    (alert,) = keeper.open()
+    stopped = figures.groups[name]._replace(verdict=LagVerdict.STOP, level=Level.ERROR)
+    figures = replace(figures, groups={**figures.groups, name: stopped})
+    keeper = alerting(
+        tmp_path, snapshot, figures, Finding(FindingKind.LAG, Level.ERROR, f"group {name}", "It is stopped.")
+    )
+    began = words.clock_time(snapshot.taken_at_ms - 600_000)
     database = open_history("sqlite", tmp_path)
     event = Event(snapshot.taken_at_ms - 60_000, EventKind.GROUP_REBALANCE, "group", name, f"group {name} rebalanced")
     other = Event(snapshot.taken_at_ms - 50_000, EventKind.GROUP_GONE, "group", "x", "group x is gone")
@@ -345,21 +354,60 @@ def test_the_page_of_one_thing_says_since_when_and_what_changed(tmp_path: Path) 
     with web_app(tmp_path, view=(snapshot, figures), history=HistoryReader(database), alerts=keeper) as web:
         viewer = web.browser(Role.VIEWER)
         page = viewer.get("/group", params={"name": name}).text
-        order = [
-            page.index(part)
-            for part in (
-                "<h1>Group ",
-                f"Its alert is open since {words.clock_time(alert.opened_at_ms)}",
-                f"group {name} rebalanced",
-                'href="#commands"',
-                '<section id="commands">',
-            )
-        ]
+        parts = (
+            "<h1>Group ",
+            f"stopped since {began}, 10 min<",
+            f"group {name} rebalanced",
+            'href="#commands"',
+            '<section id="commands">',
+        )
+        order = [page.index(part) for part in parts]
         assert order == sorted(order)
         assert "group x is gone" not in page
         broker = viewer.get("/broker?id=1").text
-        assert "Its alert is open" not in broker
+        assert " since " not in broker
         assert "Nothing has happened in the last 24 hours." in broker
+
+
+def test_a_group_with_an_open_alert_is_never_only_not_judged_yet(tmp_path: Path) -> None:
+    snapshot, figures = seen(SMALL)
+    name = next(iter(snapshot.groups))
+    finding = Finding(FindingKind.LAG, Level.WARN, f"group {name}", "It falls behind.")
+    keeper = alerting(tmp_path, snapshot, figures, finding)
+    unjudged = {
+        each: row._replace(verdict=LagVerdict.UNKNOWN, level=Level.UNKNOWN) for each, row in figures.groups.items()
+    }
+    restarted = replace(figures, groups=unjudged, findings=(), window_ms=10_000)
+    began = words.clock_time(snapshot.taken_at_ms - 600_000)
+    expected = f"falling behind since {began}; not judged again yet, watched for 10 s"
+    with web_app(tmp_path, view=(snapshot, restarted), alerts=keeper) as web:
+        viewer = web.browser(Role.VIEWER)
+        for path in (f"/group?name={name}", "/"):
+            assert expected in viewer.get(path).text
+        other = next(each for each in unjudged if each != name)
+        assert '<span class="state unknown">not judged yet</span></h1>' in viewer.get(f"/group?name={other}").text
+
+
+def test_a_broker_that_is_gone_says_since_its_event_and_how_often(tmp_path: Path) -> None:
+    snapshot, figures = seen(SMALL)
+    node_id = next(iter(snapshot.brokers))
+    finding = Finding(FindingKind.BROKER_GONE, Level.ERROR, f"broker {node_id}", "It is gone.")
+    full = Finding(FindingKind.DISK_FULL, Level.WARN, f"broker {node_id}", "Its disk is full soon.")
+    gone = replace(figures.brokers[node_id], is_alive=False, level=Level.ERROR, if_it_dies=None)
+    figures = replace(figures, brokers={**figures.brokers, node_id: gone}, findings=(finding, full))
+    keeper = alerting(tmp_path, snapshot, figures, finding)
+    began_ms = snapshot.taken_at_ms - 600_000
+    database = open_history("sqlite", tmp_path)
+    ages_ms = (2 * 3_600_000, 1_200_000, 900_000, 600_000)
+    went = [(snapshot.taken_at_ms - age_ms, str(node_id)) for age_ms in ages_ms] + [(began_ms, "77")]
+    TickWriter(database).write(
+        Tick(snapshot.taken_at_ms, {}, [Event(at, EventKind.BROKER_GONE, "broker", of, "gone") for at, of in went])
+    )
+    with web_app(tmp_path, view=(snapshot, figures), history=HistoryReader(database), alerts=keeper) as web:
+        viewer = web.browser(Role.VIEWER)
+        since = f"since {words.clock_time(began_ms)}, 10 min"
+        assert f"gone {since}; the 3rd time in 1 h<" in viewer.get(f"/broker?id={node_id}").text
+        assert f"It is so {since}." in viewer.get("/").text
 
 
 def test_a_page_of_one_topic_counts_what_a_cause_did_to_all(tmp_path: Path) -> None:
@@ -398,6 +446,9 @@ def test_the_overview_says_of_each_group_once_what_is_wrong(tmp_path: Path) -> N
     assert len(rows) > 1
     assert [page.count(f"Nobody reads {name}.") for name in rows] == [1] * len(rows)
     assert "stopped</span>" in page
+    assert f"{len(rows) - 1} more problem" in page
+    listed = page.partition('<ul class="findings">')[2].partition("</ul>")[0]
+    assert listed.count("<li>") == len(rows) - 1
 
 
 def test_a_broker_without_an_answer_is_on_its_card(tmp_path: Path) -> None:
