@@ -38,7 +38,7 @@ from highwater.monitor.web.transaction_tables import commands_of, topic_transact
 
 _MOST_MATRIX_CELLS: Final = 3000
 _WORST: Final = 5
-_MOST_OTHERS: Final = 7
+_MOST_OTHERS: Final = 12
 _MOST_CHANGES: Final = 5
 _OF_GROUPS: Final = (FindingKind.LAG, FindingKind.RECORDS_LOST)
 _TRANSACTIONS: Final = Part.TRANSACTIONS.value
