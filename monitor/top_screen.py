@@ -127,7 +127,7 @@ def _groups(groups: Sequence[GroupFigures]) -> FigureTable:
             each.state.value,
             count_text(each.members),
             NONE if each.lag is None else lag_text(each.lag, each.lag_error),
-            words.age(each.lag_time),
+            words.age(each.lag_time if each.lag_time is not None and each.lag_time.is_known else None),
             _catch_up(each),
         )
     return table

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import plural
@@ -244,11 +244,19 @@ class Sentence(NamedTuple):
         return self.words(*self.values)
 
 
+_LEAST_BOUND_MS: Final = 10 * 60 * 1000
+
+
 class Duration(NamedTuple):
-    """An estimated time. `is_least`: it is this long or longer, as `≥ 30 min`."""
+    """An estimated time. `is_least`: it is longer than this, as `more than 30 min`."""
 
     ms: float
     is_least: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Not where it says only that the monitor has watched for a short time."""
+        return not self.is_least or self.ms >= _LEAST_BOUND_MS
 
 
 class GroupPartitionFigures(NamedTuple):

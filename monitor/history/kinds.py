@@ -145,7 +145,7 @@ def _text(name: str, meaning: str, read: Callable[[Row], Value]) -> HistoryColum
 
 
 def _seconds(duration: Duration | None) -> float | None:
-    return None if duration is None else round(duration.ms / 1000, 1)
+    return round(duration.ms / 1000, 1) if duration is not None and duration.is_known else None
 
 
 class ClusterRow(NamedTuple):

@@ -99,7 +99,9 @@ def time_ms(value: float | None) -> str:
 def age(value: Duration | None) -> str:
     if value is None:
         return NONE
-    return f"≥ {time_ms(value.ms)}" if value.is_least else time_ms(value.ms)
+    if not value.is_known:
+        return f"not known yet: watched for {time_ms(value.ms)}"
+    return f"more than {time_ms(value.ms)}" if value.is_least else time_ms(value.ms)
 
 
 def clock_time(at_ms: float | None) -> str:

@@ -18,8 +18,9 @@ from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.events import Event, EventKind
 from highwater.monitor.figures.cluster import Figures, derive
 from highwater.monitor.figures.findings import KAFKA
-from highwater.monitor.figures.rows import Finding, FindingKind, LagVerdict, Level, Sentence
+from highwater.monitor.figures.rows import Duration, Finding, FindingKind, LagVerdict, Level, Sentence
 from highwater.monitor.history.database import open_history
+from highwater.monitor.history.kinds import GROUP
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.history.rows import rows_of
 from highwater.monitor.history.tick import Tick
@@ -527,6 +528,20 @@ def test_a_figure_of_a_silent_cluster_has_its_time_and_not_now(tmp_path: Path) -
         notes = re.findall(r'class="spark".*</svg><p class="note">(.*)</p>', web.browser(Role.VIEWER).get("/").text)
     assert notes
     assert all(note.endswith(f"last, {words.clock_time(as_of_ms)}") for note in notes)
+
+
+def test_an_age_from_a_short_watch_is_not_known_and_a_gap_in_the_chart() -> None:
+    ages = [
+        (Duration(10_000, is_least=True), "not known yet: watched for 10 s", None),
+        (Duration(1_800_000, is_least=True), "more than 30 min", 1800.0),
+        (Duration(10_000), "10 s", 10.0),
+    ]
+    _, figures = seen(SMALL)
+    row = next(iter(figures.groups.values()))
+    (lag_s,) = (column for column in GROUP.columns if column.name == "lag_s")
+    for age, text, stored in ages:
+        assert words.age(age) == text
+        assert lag_s.read(row._replace(lag_time=age)) == stored
 
 
 def test_an_amount_has_the_unit_of_its_chart() -> None:
