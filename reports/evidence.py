@@ -57,6 +57,8 @@ class _Drawer:
 
     def ticks(self) -> Markup:
         step = 1 + (len(self._axis.ticks) - 1) // _MOST_TICKS
+        # The value that others are compared with is always named.
+        first = next((n % step for n, (value, _) in enumerate(self._axis.ticks) if self._evidence.is_none(value)), 0)
         texts = [
             element(
                 "text",
@@ -65,7 +67,7 @@ class _Drawer:
                 x=self._at(value),
                 y=13,
             )
-            for value, label in self._axis.ticks[::step]
+            for value, label in self._axis.ticks[first::step]
         ]
         return element("svg", *texts, width="100%", height=18)
 

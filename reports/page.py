@@ -27,6 +27,8 @@ from highwater.results.reader import RunResult
 _ASSETS: Final = Path(__file__).parent
 # Between a number and its unit, where large type must not break a line.
 _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b|s/))")
+# In the name of a metric, where a narrow screen may break it.
+_AFTER_DOT: Final = re.compile(r"(?<=[a-z0-9]\.)(?=[a-z])")
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def render(document: Document, reload_s: int | None = None) -> str:
         finalize=lambda value: readable(value) if type(value) is str else value,
     )
     environment.filters["unbroken"] = lambda text: _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
+    environment.filters["breakable"] = lambda text: Markup("<wbr>").join(_AFTER_DOT.split(readable(text)))
     return environment.get_template("report.html.j2").render(
         # Browsers run only this script and this style, even if a name in the results contains markup.
         content_security_policy=(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
-_VOID = frozenset({"meta", "link", "input", "br", "hr", "img"})
+_VOID = frozenset({"meta", "link", "input", "br", "wbr", "hr", "img"})
 
 
 @dataclass

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from highwater.reports.blocks import Strips
+from highwater.reports.evidence import evidence_blocks
+from highwater.reports.page import render, run_document
+from highwater.results.analysis.evidence import Dot, Evidence, EvidenceRow, Limit
+from highwater.results.reader import RunResult
 from tests.reports.parsing import Document
+from tests.reports.sample_details import gate
+from tests.reports.sample_run import Sample, write_sample
 
 
 def test_the_answer_is_one_sentence_and_one_picture_and_the_rest_unfolds(golden_document: Document) -> None:
@@ -29,3 +40,21 @@ def test_every_row_says_in_words_what_is_drawn(golden_document: Document) -> Non
     assert trials == ["6 trials", "5 trials", "6 trials", "6 trials"], "one of 24 was interrupted"
     said = [one.text for one in golden_document.with_id("answer").find("span", **{"class": "said"})]
     assert [text.rpartition(" ms ")[2] for text in said[:3]] == ["not decided"] * 3
+
+
+@pytest.mark.parametrize(
+    ("unit", "none", "ends", "label"), [("%", 0.0, (-5.0, 16.0), "±0 %"), ("×", 1.0, (0.2, 5.0), "1×")]
+)
+def test_no_change_has_its_label_on_the_axis(unit: str, none: float, ends: tuple[float, float], label: str) -> None:
+    row = EvidenceRow("produce.p99", [Dot(end, "usable") for end in ends], ends[1], ends, "", "worse", "bad")
+    (block,) = evidence_blocks(Evidence("", unit, [row], [Limit("no change", none)], is_change=True))
+    assert isinstance(block, Strips)
+    assert f">{label}</text>" in block.axis
+
+
+def test_the_name_of_a_metric_breaks_after_its_dots(golden_page: str, tmp_path: Path) -> None:
+    directory = write_sample(tmp_path / "run", Sample(axes={}, trials=1, measure_s=1))
+    (directory / "gate.json").write_text(gate().model_dump_json(by_alias=True), "utf-8")
+    gate_page = render(run_document(RunResult(directory)))
+    assert '<span class="cell">produce.<wbr>achieved_per_s</span>' in gate_page
+    assert "<wbr>" not in golden_page, "names of factors are words already"

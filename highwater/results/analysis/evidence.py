@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -83,6 +84,10 @@ class Evidence:
         if not self.is_change:
             return f"{significant(value)} {self.unit}"
         return change_text(1 + value / 100) if self.unit == "%" else ratio_text(value)
+
+    def is_none(self, value: float) -> bool:
+        """Whether it is the value of no change."""
+        return self.is_change and math.isclose(value, 0.0 if self.unit == "%" else 1.0, abs_tol=1e-9)
 
     @property
     def marks(self) -> list[tuple[str, str]]:
