@@ -166,7 +166,10 @@ def _alone(figures: Figures, definition: MetricDefinition, cell: str, at: str) -
     if found.ci95:
         low, high = (value_text(end, found.unit) for end in found.ci95)
         text += f", 95 % interval {_span(low, high)} ({plural(len(values), 'trial')})."
-        return Best(Statement(text, "best", "plain", f"{short} ({_span(low, high)})"), [cell])
+        is_noisy = found.ci95[1] - found.ci95[0] > found.value / 2
+        worth = " is too noisy:" if is_noisy else " is"
+        short = f"{_title(definition)}{worth} {value_text(found.value, found.unit)} (95 % interval {_span(low, high)})"
+        return Best(Statement(text, "best", "open" if is_noisy else "plain", short), [cell])
     text += f" ({plural(len(values), 'trial')}; an interval needs {LEAST_FOR_INTERVAL})."
     short += f", but {plural(len(values), 'trial')} are too few to be sure"
     return Best(Statement(text, "best", "plain", short), [cell], LEAST_FOR_INTERVAL)
@@ -210,12 +213,12 @@ def _ranked(figures: Figures, definition: MetricDefinition, compared: Sequence[s
     group = [best, *open_cells]
     text = f"{at}{_title(definition)}: not decided between {_listed([named(cell) for cell in group])}, because "
     difference = "the difference of the first two" if len(open_cells) > 1 else "the difference"
-    reason = _reason(by_cell.get(open_cells[0]), len(others), difference)
-    text += f"{reason}."
+    text += _for_all(_reason(by_cell.get(open_cells[0]), len(others), difference), difference, len(group)) + "."
     quoted = " and ".join(f"“{figures.labels_at_a_load[cell]}”" for cell in group)
     between = quoted if len(group) == _TWICE else f"the first {len(group)} of {len(ranking)} cells"
     short = f"{_title(definition)}: not decided between {between}, because "
-    short += _reason(by_cell.get(open_cells[0]), len(others), difference, is_short=True)
+    reason = _reason(by_cell.get(open_cells[0]), len(others), difference, is_short=True)
+    short += _for_all(reason, difference, len(group))
     if behind := len(others) - len(open_cells):
         text += f" {'Both' if len(group) == _TWICE else 'All of these'} are better than "
         text += "the other cell." if behind == 1 else f"the other {behind} cells."
@@ -247,7 +250,7 @@ def _decided(
         f"{_title(definition)} is {extreme} with {best}: {value}, and {next_value} with {rank}{next_best}; "
         f"in trials of the same block {by}."
     ), (
-        f"{_title(definition)} is {extreme} with {best}: {by.replace('95 % interval ', '')} "
+        f"{_title(definition)} is {extreme} with {best}: {by} "
         f"{'as' if ' as high ' in by else 'than'} with {rank}{next_best}"
     )
 
@@ -297,6 +300,15 @@ def _reason(comparison: Comparison | None, comparisons: int, difference: str, *,
     if comparison.verdict == "better":
         return f"medians and trials of the same block ({interval}) disagree"
     return f"{comparison.n_pairs} trials of each cell are too few for {plural(comparisons, 'comparison')}"
+
+
+def _for_all(reason: str, difference: str, cells: int) -> str:
+    """A reason that is about the first two of several cells, with why the others are among them."""
+    if cells == _TWICE or difference not in reason:
+        return reason
+    one = cells == _TWICE + 1
+    others = "that of the first and the third" if one else "those of the first and the others"
+    return f"{reason}, and {others} {'is' if one else 'are'} not shown either"
 
 
 def trials_to_decide(comparison: Comparison | MetricComparison | None, comparisons: int) -> int | None:

@@ -10,6 +10,7 @@ from typing import Final
 from highwater.common.units import (
     BINARY_BYTES,
     NANOSECONDS,
+    change_span_text,
     change_text,
     plural,
     rate_text,
@@ -134,6 +135,8 @@ def _conclusion(best: Best, cell: str, has_usable: bool) -> tuple[str, RowState]
         return "no usable trial", "plain"
     if cell in best.open_cells:
         return "not decided", "open"
+    if best.open_cells:
+        return ("not the best" if cell in best.changes else ""), "plain"
     if cell in best.changes:
         return f"best is {better_by(best.changes[cell]).partition(' (')[0]}", "plain"
     return ("best", "best") if best.changes and cell == best.cells[0] else ("", "plain")
@@ -198,8 +201,7 @@ def comparison_evidence(metrics: Sequence[MetricComparison], sides: Sequence[Tri
             [Dot(at(value), fate, name) for value, fate, name in dots],
             at(item.ratio or 1.0),
             (at(item.ci95[0]), at(item.ci95[1])) if item.ci95 else None,
-            change_text(item.ratio or 1.0),
-            _VERDICTS[item.verdict][1],
+            *_said(item),
             _VERDICTS[item.verdict][0],
         )
         for item, dots in zip(shown, ratios, strict=True)
@@ -207,6 +209,14 @@ def comparison_evidence(metrics: Sequence[MetricComparison], sides: Sequence[Tri
     limits = [Limit("no change", at(1.0))]
     title = "Head against base" + (", as a ratio" if as_ratio else "")
     return Evidence(title, "×" if as_ratio else "%", rows, limits, len(known) - len(shown), is_change=True)
+
+
+def _said(item: MetricComparison) -> tuple[str, str]:
+    """The change in figures, and what is concluded. Where none is shown, its interval says how large one may be."""
+    conclusion = _VERDICTS[item.verdict][1]
+    if item.verdict == "no_change" and item.ci95 is not None:
+        return "", f"{conclusion} ({change_span_text(*item.ci95)})"
+    return change_text(item.ratio or 1.0), conclusion
 
 
 def _ratios(item: MetricComparison, trials: Trials | None) -> Iterator[tuple[float, Fate, str]]:

@@ -75,6 +75,11 @@ def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSu
         yield f"More trials will hardly decide it: {is_open[0].in_vain}. Take the cells as equal in it."
     if disturbed and 2 * disturbed > len(measured):
         yield f"{quiet[:1].upper()}{quiet[1:]} and run again: {_command_for(manifest, None, directory)}"
+    if bests and len(bests[0].cells) == 1 and bests[0].statement.state == "open":
+        yield (
+            f"Stop other work on this host and run {4 * planned} trials, because the interval is wide, and four times "
+            f"as many about halve it: {_command_for(manifest, 4 * planned, directory)}"
+        )
     if len({trial.cell for trial in measured}) == 1:
         yield (
             f"There is nothing to compare this one cell with: list several values of a key under `matrix` in "

@@ -14,7 +14,7 @@ from highwater.results.gate import Gate
 from highwater.results.models import Reason
 
 # Outcomes that the metrics explain.
-_GATE_WORDS: Final = {"pass": "Pass", "regression": "Regression", "inconclusive": "Not decided"}
+_GATE_WORDS: Final = {"pass": "Gate: pass", "regression": "Gate: regression", "inconclusive": "Gate: not decided"}
 _GATE_STATES: Final[dict[str, StatementState]] = {"pass": "good", "regression": "bad", "target_failed": "bad"}
 
 
@@ -139,6 +139,6 @@ def _reasons(probe: SearchProbe) -> Sequence[Reason]:
 
 def gate_statement(gate: Gate) -> Statement:
     decides = [item for item in gate.rounds[0].metrics if item.gated] if gate.rounds else []
-    short = f"{_GATE_WORDS[gate.state]}: {headline(decides)}" if decides and gate.state in _GATE_WORDS else ""
+    short = f"{_GATE_WORDS[gate.state]}; {headline(decides)}" if decides and gate.state in _GATE_WORDS else ""
     short += ", confirmed by fresh trials" if short and gate.confirmed else ""
     return Statement(gate.text, "search", _GATE_STATES.get(gate.state, "open"), short)

@@ -10,8 +10,8 @@ from typing import Final, Literal
 from highwater.results.analysis.evidence import Evidence
 
 _MOST_FIGURES: Final = 3
-# Names of cells and of percentiles have digits that are no figures.
-_NAMES: Final = re.compile(r"“[^“”]*”|\b[a-z]\w*(?:\.\d+)?", re.IGNORECASE)
+# Names of cells, of percentiles and of intervals have digits that are no figures.
+_NAMES: Final = re.compile(r"95 % interval|“[^“”]*”|\b[a-z]\w*(?:\.\d+)?", re.IGNORECASE)
 _FIGURE: Final = re.compile(r"\d[\d.,]*")
 _SPAN: Final = re.compile(r" \([−+\d][^()]*\)")
 _COMMAND: Final = " highwater bench "

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from highwater.results.analysis.answer import answer_of
+from highwater.results.analysis.answer import Answer, answer_of
 from highwater.results.analysis.evidence import Evidence
 from highwater.results.analysis.gathering import gate_evidence
+from highwater.results.analysis.searched import gate_statement
 from highwater.results.analysis.statement import joined
 from highwater.results.models import SloResult, TrialSummary
 from tests.bench.summaries import LOST
@@ -27,7 +28,7 @@ def evidence_in(directory: Path, trials: list[TrialSummary]) -> Evidence:
 
 
 def figures_in(text: str) -> list[str]:
-    return re.findall(r"\d[\d.,]*", re.sub(r"“[^”]*”|p\d+", "", text))
+    return re.findall(r"\d[\d.,]*", re.sub(r"“[^”]*”|p\d+|95 % interval", "", text))
 
 
 def test_a_decided_answer_has_the_best_cell_first_and_says_by_how_much(tmp_path: Path) -> None:
@@ -52,12 +53,39 @@ def test_cells_that_are_not_told_apart_share_a_span(tmp_path: Path) -> None:
     assert "not decided between “compression" in answer.headline.text
     assert answer.evidence is not None
     assert [row.note for row in answer.evidence.rows[:2]] == ["not decided"] * 2
-    assert answer.evidence.rows[2].state == "plain"
+    assert (answer.evidence.rows[2].state, answer.evidence.rows[2].note) == ("plain", "not the best")
     assert answer.evidence.overlap is not None
     low, high = answer.evidence.overlap
     for row in answer.evidence.rows[:2]:
         assert row.interval
         assert low <= row.interval[0] <= row.interval[1] <= high
+
+
+def test_the_reason_is_about_all_that_are_not_decided(tmp_path: Path) -> None:
+    three = answer_of(run_of(tmp_path / "three", trials_of(8, 1.0, 1.001, 1.002, scatter=0.05))).headline.text
+    assert "the difference of the first two, " in three
+    assert ", and that of the first and the third is not shown either; " in three
+    two = answer_of(run_of(tmp_path / "two", trials_of(8, 1.0, 1.001, scatter=0.05))).headline.text
+    assert "not shown either" not in two
+
+
+def test_one_cell_is_too_noisy_if_its_interval_is_wider_than_half_of_it(tmp_path: Path) -> None:
+    def answer(name: str, step_ns: int) -> Answer:
+        trials = [trial(n, ONE, p99_ns=4_000_000 + step_ns * n) for n in range(1, 8)]
+        return answer_of(run_of(tmp_path / name, trials))
+
+    quiet, noisy = answer("quiet", 100_000), answer("noisy", 1_000_000)
+    assert quiet.headline.text.startswith("Produce latency p99 is 4.4 ms (95 % interval 4.1 to 4.7 ms); ")
+    assert quiet.headline.state == "plain"
+    assert noisy.headline.text.startswith("Produce latency p99 is too noisy: 8 ms (95 % interval 5 to 11 ms); ")
+    assert noisy.headline.state == "open"
+    assert noisy.next_step.startswith("Stop other work on this host and run 28 trials, because the interval is wide")
+
+
+def test_the_headline_of_a_gate_says_that_it_is_one() -> None:
+    assert gate_statement(gate()).short == (
+        "Gate: regression; head is 14 % slower at produce.p99 (12 to 16 %), confirmed by fresh trials"
+    )
 
 
 def test_a_loss_leads_the_headline_and_marks_its_cell_and_its_trial(tmp_path: Path) -> None:
@@ -110,6 +138,6 @@ def test_a_gate_shows_trials_of_both_sides_as_changes_of_base(tmp_path: Path) ->
     worse, same = found.rows
     assert (worse.label, worse.note, worse.state) == ("produce.p99", "worse", "bad")
     assert [(dot.fate, round(dot.value)) for dot in worse.dots] == [("base", 0)] * 2 + [("usable", 14)] * 2
-    assert same.note == "no change shown"
+    assert (same.figure, same.note) == ("", "no change shown (−2 to +2 %)"), "no ±0 % beside a wide interval"
     assert ("usable", "trial of head") in found.marks
     assert [(limit.name, limit.value) for limit in found.limits] == [("no change", 0.0)]

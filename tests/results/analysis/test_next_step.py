@@ -93,7 +93,9 @@ def test_a_search_is_followed_by_a_run_at_its_rate(tmp_path: Path) -> None:
 
 
 def test_one_cell_has_nothing_to_compare_with(tmp_path: Path) -> None:
-    one = answer_of(run_of(tmp_path / "one", trials_of(8, 1.0))).next_step
+    one = answer_of(
+        run_of(tmp_path / "one", [trial(n, ONE, p99_ns=4_000_000 + 100_000 * n) for n in range(1, 8)])
+    ).next_step
     assert one.startswith("There is nothing to compare this one cell with: list several values of a key under ")
     assert one.endswith(f"highwater report BASE {tmp_path / 'one'}")
     assert answer_of(run_of(tmp_path / "two", trials_of(8, 1.0, 0.5))).next_step == ""
