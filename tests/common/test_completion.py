@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -67,12 +68,31 @@ def terminal(shell: Shell, folder: Path) -> Iterator[int]:
         wait_until(lambda: {*b"#$%>"} & {*b"".join(shown)}, f"a prompt of {shell}")
         os.write(keys, f"{setup.format(script=script, folder=folder)}\r".encode())
         wait_until((folder / ".started").exists, f"the start of {shell}")
+        _wait_for_the_line_editor(keys, folder / "line", shell)
         yield keys
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         reader.join()
         os.close(keys)
+
+
+def _wait_for_the_line_editor(keys: int, line: Path, shell: Shell) -> None:
+    """Until the shell has written the word that was typed last: between a command and a prompt it may drop keys."""
+    typed, next_at_s = 0, 0.0
+
+    def has_word() -> bool:
+        nonlocal typed, next_at_s
+        if line.is_file() and line.read_text("utf-8") == f"{typed}.":
+            return True
+        if time.monotonic() > next_at_s:
+            typed, next_at_s = typed + 1, time.monotonic() + 2
+            os.write(keys, f"\x15{typed}".encode() + _KEY)
+        return False
+
+    wait_until(has_word, f"the line editor of {shell}")
+    line.unlink()
+    os.write(keys, b"\x15")
 
 
 def _read_all(keys: int, shown: list[bytes]) -> None:
