@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -11,6 +11,7 @@ from markupsafe import Markup
 from highwater.drawing.plot import Size
 from highwater.monitor.causes import TURNS, Happening, by_cause
 from highwater.monitor.errors import HistoryError
+from highwater.monitor.events import Event
 from highwater.monitor.figures.findings import KAFKA
 from highwater.monitor.figures.rows import FindingKind
 from highwater.monitor.history.reader import About, HistoryReader
@@ -154,18 +155,17 @@ def what_happened(reader: HistoryReader, about: About, span: tuple[int, int], mo
     if len(events) > MOST_EVENTS:
         events = events[:MOST_EVENTS]
         note = f"Only the newest {words.count(MOST_EVENTS)} events of this time are marked."
-    whole = [event for line in _lines_about(reader, *span, about) for event in line.parts or (line.line,)]
+    lines = _lines_of(events, reader.events(*span, most=MOST_EVENTS))
+    whole = [event for line in lines for event in line.parts or (line.line,)]
     whole.sort(key=lambda event: event.at_ms, reverse=True)
     return Happened(tuple(grouped(whole, span, most_marks)), tuple(trial_bands(events, span)), note)
 
 
-def _lines_about(reader: HistoryReader, from_ms: int, to_ms: int | None, about: About) -> list[Happening]:
-    """Return the lines about these things. What a broker did is whole: its figures would be of different things.
+def _lines_of(own: Sequence[Event], others: Sequence[Event]) -> list[Happening]:
+    """Return the lines of the own events of a thing. What a broker did is whole, with the events of others.
 
-    Raises HistoryError.
+    Its figures would be of different things otherwise.
     """
-    own = reader.events(from_ms, to_ms, most=MOST_EVENTS, about=about)
-    others = reader.events(from_ms, to_ms, most=MOST_EVENTS)
     events = sorted(dict.fromkeys((*others, *own)), key=lambda event: event.at_ms, reverse=True)
     wanted = set(own)
     found: list[Happening] = []
@@ -230,10 +230,11 @@ def last_events(call: Call, seen: Seen, about: About | None = None, most: int = 
     try:
         since_ms = seen.snapshot.taken_at_ms - 1000 * RANGES["24h"]
         reader = call.site.history
+        events = reader.events(since_ms, most=MOST_EVENTS)
         if about is None:
-            lines = by_cause(reader.events(since_ms, most=MOST_EVENTS))
+            lines = by_cause(events)
         else:
-            lines = _lines_about(reader, since_ms, None, about)
+            lines = _lines_of(reader.events(since_ms, most=MOST_EVENTS, about=about), events)
         return lines[:most] or "Nothing has happened in the last 24 hours."
     except HistoryError as error:
         return f"The history cannot be read: {error}"
