@@ -114,13 +114,12 @@ def _answer(comparison: ResultComparison, label: Callable[[str], str], base: Run
     if len(comparison.answers) > 1:
         items += [(f"{label(cell)}: {as_sentence(text)}", "none") for cell, text in comparison.answers.items()]
     trials, _ = matched_cells(base, head, None, None, paired=False)
-    asked = [item for item in comparison.metrics if item.metric in comparison.asked]
     return Section(
         "answer",
         "Answer",
         [
-            Headline(as_sentence(headline_of(comparison)), tone),
-            *evidence_blocks(comparison_evidence(asked or comparison.metrics, trials)),
+            Headline(as_sentence(headline_of(comparison, trials)), tone),
+            *evidence_blocks(comparison_evidence(comparison.answered, trials)),
             Statements(items, comparison_step(comparison), folded="The answer in full"),
         ],
     )

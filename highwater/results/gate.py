@@ -98,6 +98,11 @@ class ResultComparison(Model):
     def same_load(self) -> bool:
         return not any(difference.decides for difference in self.workload)
 
+    @property
+    def answered(self) -> list[MetricComparison]:
+        """What the answer is about: the asked metrics, or all where none of them was compared."""
+        return [item for item in self.metrics if item.metric in self.asked] or self.metrics
+
 
 class GateRound(Model):
     """One set of pairs: the first, or a confirmation with processes of its own."""

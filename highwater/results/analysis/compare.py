@@ -148,16 +148,15 @@ def compare(
     )
 
 
-def headline_of(comparison: ResultComparison) -> str:
-    """The answer with at most three figures, and in words what keeps it from being sure."""
-    asked = [item for item in comparison.metrics if item.metric in comparison.asked]
+def headline_of(comparison: ResultComparison, cells: Sequence[Trials]) -> str:
+    """The answer with at most three figures, and in words what keeps it from being sure. cells: those compared."""
     doubts = [
-        *(["trials were disturbed"] if "trials inconclusive" in comparison.answer else []),
+        *(["trials were disturbed"] if any(map(_is_inconclusive, _used(cells))) else []),
         *([] if comparison.same_environment else ["the conditions differed"]),
         *([] if comparison.same_load else ["the loads differed"]),
     ]
     in_doubt = [f"in doubt: {' and '.join(doubts)}"] if doubts else []
-    return comparison_answer.headline(asked or comparison.metrics, in_doubt)
+    return comparison_answer.headline(comparison.answered, in_doubt)
 
 
 def _requested(base: RunResult, head: RunResult) -> list[str]:
@@ -173,13 +172,21 @@ def _doubts(
     cells: Sequence[Trials], environment: Sequence[EnvironmentDifference], load: Sequence[EnvironmentDifference]
 ) -> Iterator[str]:
     """What keeps the answer from being sure."""
-    used = [summary for trials in cells for summary in (*trials.base, *trials.head)]
-    if doubtful := sum(summary.verdict.state == "inconclusive" for summary in used):
+    used = _used(cells)
+    if doubtful := sum(map(_is_inconclusive, used)):
         yield f"in doubt: {doubtful} of {len(used)} trials inconclusive"
     if any(difference.decides for difference in environment):
         yield "in doubt: the two were measured under different conditions"
     if load:
         yield f"in doubt: the two had different loads ({'; '.join(map(environment_key.difference_text, load))})"
+
+
+def _used(cells: Sequence[Trials]) -> list[TrialSummary]:
+    return [summary for trials in cells for summary in (*trials.base, *trials.head)]
+
+
+def _is_inconclusive(summary: TrialSummary) -> bool:
+    return summary.verdict.state == "inconclusive"
 
 
 def matched_cells(

@@ -16,7 +16,7 @@ from highwater.common.units import (
     rate_text,
     unit_for,
 )
-from highwater.results.analysis.aims import outcomes
+from highwater.results.analysis.aims import AimOutcome, outcomes
 from highwater.results.analysis.best import Best, Figures, better_by
 from highwater.results.analysis.compare import ONLY_CELL, Trials
 from highwater.results.analysis.conclusions import estimate
@@ -57,10 +57,12 @@ def evidence_of(result: RunResult, figures: Figures, bests: Sequence[Best]) -> E
     unranked = Best(
         Statement("", "best", "plain"), list(figures.trials), metric=aims[0].metric if aims else "produce.p99"
     )
-    return _cell_evidence(result, figures, bests[0] if bests else unranked)
+    return _cell_evidence(result, figures, bests[0] if bests else unranked, aims)
 
 
-def _cell_evidence(result: RunResult, figures: Figures, best: Best) -> Evidence | None:
+def _cell_evidence(
+    result: RunResult, figures: Figures, best: Best, outcomes_of_aims: Sequence[AimOutcome]
+) -> Evidence | None:
     definition = METRICS[best.metric]
     trials = {cell: [trial.summary for trial in found] for cell, found in result.cells().items()}
     everything = [trial.summary for trial in result.trials]
@@ -69,7 +71,14 @@ def _cell_evidence(result: RunResult, figures: Figures, best: Best) -> Evidence 
     shown = [*(cell for cell in cells if cell in lost), *(cell for cell in cells if cell not in lost)][:_MOST_ROWS]
     shown.sort(key=cells.index)
     unit, size = _unit(definition, [value for cell in shown for value in _values(definition, trials[cell])])
-    rows = [_row(result, figures, best, cell, trials[cell], lost.get(cell, ""), size) for cell in shown]
+    aims: dict[str, list[float]] = {}
+    for outcome in outcomes_of_aims:
+        if outcome.metric == best.metric and outcome.measured is not None:
+            aims.setdefault(outcome.cell, []).append(outcome.bound.value * outcome.measured.beside_value / size)
+    seed = result.manifest.seed
+    rows = [
+        _row(figures, best, cell, trials[cell], lost.get(cell, ""), size, aims.get(cell, []), seed) for cell in shown
+    ]
     if not any(row.dots for row in rows):
         return None
     limits = list(
@@ -97,22 +106,18 @@ def _overlap(rows: Sequence[EvidenceRow]) -> tuple[float, float] | None:
 
 
 def _row(
-    result: RunResult,
     figures: Figures,
     best: Best,
     cell: str,
     trials: Sequence[TrialSummary],
     lost: str,
     size: float,
+    aims: Sequence[float],
+    seed: int,
 ) -> EvidenceRow:
     definition = METRICS[best.metric]
     usable = figures.of(cell, best.metric) if cell in figures.values else []
-    found = estimate(definition, usable, result.manifest.seed) if usable else None
-    aims = [
-        outcome.bound.value * outcome.measured.beside_value / size
-        for outcome in outcomes(result)
-        if (outcome.cell, outcome.metric) == (cell, best.metric) and outcome.measured is not None
-    ]
+    found = estimate(definition, usable, seed) if usable else None
     note, state = _conclusion(best, cell, bool(usable))
     return EvidenceRow(
         figures.labels_at_a_load[cell] if best.level and cell in best.cells else figures.labels[cell],

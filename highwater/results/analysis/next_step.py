@@ -122,7 +122,7 @@ def gate_step(gate: Gate) -> str:
 
 def comparison_step(comparison: ResultComparison) -> str:
     """What shows a difference that is open, or what to do about one that is shown."""
-    metrics = [item for item in comparison.metrics if item.metric in comparison.asked] or comparison.metrics
+    metrics = comparison.answered
     changed = [item for item in metrics if item.verdict in ("worse", "better", "differs")]
     if not (comparison.same_environment and comparison.same_load):
         what = "load" if comparison.same_environment else "environment"

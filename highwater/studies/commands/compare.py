@@ -159,8 +159,7 @@ def _print(found: ResultComparison, trials: Sequence[Trials], *, everything: boo
     console = Console(highlight=False)
     for line in header_lines(found):
         console.print(escape(line), soft_wrap=True)
-    asked = [item for item in found.metrics if item.metric in found.asked]
-    print_headline(console, f"{headline_of(found)}.", "bold", comparison_evidence(asked or found.metrics, trials))
+    print_headline(console, f"{headline_of(found, trials)}.", "bold", comparison_evidence(found.answered, trials))
     console.print(escape(wrapped(found.answer, console.width)), soft_wrap=True)
     print_metrics(console, found.metrics, None if everything else found.asked, found.answers)
     if step := comparison_step(found):
