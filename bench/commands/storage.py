@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -94,6 +94,9 @@ def make(
     iops: Annotated[
         int | None, typer.Option(min=1, help="Reads per second, and writes per second; default: 120.")
     ] = None,
+    filesystem: Annotated[
+        Literal["ext4", "xfs"] | None, typer.Option(help="File system of the disk; default: ext4.")
+    ] = None,
 ) -> None:
     """Make an emulated hard disk, or mount one again after a reboot (then without --on and --size)."""
     with one_line_errors():
@@ -114,7 +117,7 @@ def make(
                 iops or now.operations_per_s,
             )
         size_bytes = None if size is None else parsed("--size", SIZE.integer, size)
-        disk = emulated_hdd.make(host, name, on, size_bytes, limits)
+        disk = emulated_hdd.make(host, name, on, size_bytes, limits, filesystem)
         _print(_disks_table([disk]))
         typer.echo(f"in a workload file: storage: {{targets: {{{name}: {{path: {disk.record.mount_point}}}}}}}")
 

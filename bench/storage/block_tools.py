@@ -7,18 +7,20 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from highwater.common.errors import UsageError
+
+FileSystem = Literal["ext4", "xfs"]
 
 _TIMEOUT_S: Final = 120.0
 _TOOLS: Final = {
     "losetup": "mount",
     "mount": "mount",
     "umount": "mount",
-    "mkfs.ext4": "e2fsprogs",
     "blkid": "util-linux",
 }
+_MAKERS: Final[dict[FileSystem, str]] = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,9 @@ class LoopDevice:
         return Path(self.path).name
 
 
-def require_tools() -> None:
+def require_tools(filesystem: FileSystem = "ext4") -> None:
     """Raises UsageError that names the package of the first program that is missing."""
-    for tool, package in _TOOLS.items():
+    for tool, package in {**_TOOLS, f"mkfs.{filesystem}": _MAKERS[filesystem]}.items():
         if shutil.which(tool) is None:
             raise UsageError(f"{tool} is not installed; on Debian and Ubuntu: apt-get install -y {package}")
 
@@ -80,8 +82,13 @@ def make_ext4(image: Path, label: str, uuid: str) -> None:
     run("mkfs.ext4", "-q", "-F", "-L", label, "-U", uuid, *options, str(image))
 
 
-def mount(device: LoopDevice, directory: Path) -> None:
-    run("mount", "-t", "ext4", "-o", "nodev,nosuid", device.path, str(directory))
+def make_xfs(image: Path, uuid: str) -> None:
+    """Make an empty XFS; its label may have twelve characters only, so it has none."""
+    run("mkfs.xfs", "-q", "-f", "-K", "-m", f"uuid={uuid}", str(image))
+
+
+def mount(device: LoopDevice, directory: Path, filesystem: FileSystem = "ext4") -> None:
+    run("mount", "-t", filesystem, "-o", "nodev,nosuid", device.path, str(directory))
 
 
 def unmount(directory: Path) -> None:

@@ -1,9 +1,9 @@
-"""An emulated hard disk, for machines with one medium: ext4 on a loop device that is slowed down.
+"""An emulated disk, for machines with one medium: ext4 or XFS on a loop device that is slowed down.
 
-Emulated are: the rotational flag, so that the kernel treats the device as a disk that seeks; a bandwidth; a number of
-operations per second, which represents seeks. Not emulated are: lower costs of neighbouring blocks (every operation
-costs the same), the sum of seek and transfer times (only the slower one counts), a drive's own cache and its
-reordering. docs/bench-storage.md describes the consequences.
+Emulated are: a bandwidth; a number of operations per second, which represents seeks; the rotational flag, so that the
+kernel treats the device as a disk that seeks, unless it does more operations than such a disk can. Not emulated are:
+lower costs of neighbouring blocks (every operation costs the same), the sum of seek and transfer times (only the slower
+one counts), a drive's own cache and its reordering. docs/bench-storage.md describes the consequences.
 
 Each disk has a record, written before each step, so that an incomplete disk can be completed or removed, also after a
 reboot. Nothing else is touched: an image belongs to the record when its file system has the recorded UUID, a loop
@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 from highwater.bench.storage import block_tools
 from highwater.bench.storage.areas import SPARE_BYTES
-from highwater.bench.storage.block_tools import LoopDevice
+from highwater.bench.storage.block_tools import FileSystem, LoopDevice
 from highwater.bench.storage.control_groups import DiskLimits, Hierarchies, hierarchies, root_limits, set_root_limits
 from highwater.common.atomic_files import write_atomically
 from highwater.common.errors import UsageError
@@ -43,7 +43,9 @@ DEFAULT_SIZE_BYTES: Final = 8 << 30
 # A 7200 rpm disk of the 2010s in the middle of its platters.
 DEFAULT_LIMITS: Final = DiskLimits(bandwidth_bytes_per_s=120 << 20, operations_per_s=120)
 
-_LEAST_BYTES: Final = 32 << 20
+_LEAST_BYTES: Final[dict[FileSystem, int]] = {"ext4": 32 << 20, "xfs": 300 << 20}
+# No disk that seeks does more: what is faster is a volume of a cloud, or a slow SSD.
+_MOST_SEEKS_PER_S: Final = 500
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,10}")
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 # How much `make` writes to check the limits, in seconds of the bandwidth, and the factor that counts as too fast.
@@ -63,6 +65,7 @@ class Record(Model):
     uuid: str
     bandwidth_bytes_per_s: int
     operations_per_s: int
+    filesystem: FileSystem = "ext4"
     boot_id: str | None = None
     """The boot in which the device number was assigned; after a reboot another device may have that number."""
     device_number: str | None = None
@@ -155,27 +158,35 @@ def _inspect(host: DiskHost, record: Record) -> EmulatedDisk:
 
 
 def make(
-    host: DiskHost, name: str, directory: Path | None, size_bytes: int | None, limits: DiskLimits | None
+    host: DiskHost,
+    name: str,
+    directory: Path | None,
+    size_bytes: int | None,
+    limits: DiskLimits | None,
+    filesystem: FileSystem | None = None,
 ) -> EmulatedDisk:
     """Make the disk, complete it, mount it again after a reboot, or change its limits. Raises UsageError.
 
-    directory: for the image and the mount point; it and size_bytes are optional for a recorded disk.
+    directory: for the image and the mount point; it, size_bytes and filesystem are optional for a recorded disk.
     """
     _require_root("made")
-    block_tools.require_tools()
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not a name for a disk: use up to 11 of a-z, 0-9 and -")
     if host.groups.blkio_v1 is None and host.groups.unified is None:
         raise UsageError("this host has no control groups to slow a disk down with (cgroup v1 blkio, or v2 with io)")
     with _locked(host):
         recorded = _record_path(host, name).exists()
-        record = _wanted(host, name, directory, size_bytes, limits)
+        record = _wanted(host, name, directory, size_bytes, limits, filesystem)
+        block_tools.require_tools(record.filesystem)
         _check_places(record, recorded)
         _write(host, record)
         image, mount_point = Path(record.image), Path(record.mount_point)
         _fill(image, record.size_bytes)
         if block_tools.filesystem_uuid(image) is None:
-            block_tools.make_ext4(image, f"hw-{name}", record.uuid)
+            if record.filesystem == "xfs":
+                block_tools.make_xfs(image, record.uuid)
+            else:
+                block_tools.make_ext4(image, f"hw-{name}", record.uuid)
         device = block_tools.loop_device_of(image) or block_tools.attach(image)
         if device.deleted:
             raise UsageError(f"the image of {name} was deleted while in use: remove {name}, then make it anew")
@@ -196,7 +207,7 @@ def make(
         if not _is_mounted(host, record, device):
             if mount_point.is_mount():
                 raise UsageError(f"something else is mounted at {mount_point}; unmount it first")
-            block_tools.mount(device, mount_point)
+            block_tools.mount(device, mount_point, record.filesystem)
         if host.groups.blkio_v1:
             set_root_limits(host.facts.files, host.groups.blkio_v1, number, record.limits)
             _check_effect(record)
@@ -232,13 +243,22 @@ def remove(host: DiskHost, name: str) -> Record:
 
 
 def _wanted(
-    host: DiskHost, name: str, directory: Path | None, size_bytes: int | None, limits: DiskLimits | None
+    host: DiskHost,
+    name: str,
+    directory: Path | None,
+    size_bytes: int | None,
+    limits: DiskLimits | None,
+    filesystem: FileSystem | None,
 ) -> Record:
     path = _record_path(host, name)
     if path.exists():
         record = _read(path)
-        asked = {"--on": directory and str(directory.resolve()), "--size": size_bytes}
-        has = {"--on": str(Path(record.image).parent), "--size": record.size_bytes}
+        asked = {"--on": directory and str(directory.resolve()), "--size": size_bytes, "--filesystem": filesystem}
+        has = {
+            "--on": str(Path(record.image).parent),
+            "--size": record.size_bytes,
+            "--filesystem": record.filesystem,
+        }
         for option, value in asked.items():
             if value is not None and value != has[option]:
                 shown = size_text(record.size_bytes) if option == "--size" else has[option]
@@ -266,14 +286,18 @@ def _wanted(
         uuid=str(uuid.uuid4()),
         bandwidth_bytes_per_s=limits.bandwidth_bytes_per_s,
         operations_per_s=limits.operations_per_s,
+        filesystem=filesystem or "ext4",
     )
 
 
 def _check_places(record: Record, recorded: bool) -> None:
     """Check that there is enough space, and that the paths are not used by other files."""
     image, mount_point = Path(record.image), Path(record.mount_point)
-    if record.size_bytes < _LEAST_BYTES:
-        raise UsageError(f"--size: {size_text(record.size_bytes)} is too small for a file system; use at least 32MiB")
+    if record.size_bytes < (least_bytes := _LEAST_BYTES[record.filesystem]):
+        raise UsageError(
+            f"--size: {size_text(record.size_bytes)} is too small for {record.filesystem}; use at least "
+            f"{least_bytes >> 20}MiB"
+        )
     for number, option in ((record.bandwidth_bytes_per_s, "--bandwidth"), (record.operations_per_s, "--iops")):
         if number < 1:
             raise UsageError(f"{option}: must be more than zero")
@@ -307,14 +331,15 @@ def _fill(image: Path, size_bytes: int) -> None:
 
 
 def like_a_disk(files: HostFiles, device: LoopDevice, limits: DiskLimits) -> None:
-    """Set the kernel's settings for a disk that seeks, and a read-ahead of one full operation.
+    """Set the kernel's settings for a disk with these limits, and a read-ahead of one full operation.
 
     The read-ahead is not a property of a disk. Every operation costs the same here, so sequential reads must use few
     large operations to reach the bandwidth, while a real disk serves many small ones.
     """
     queue = f"/sys/block/{device.name}/queue"
     per_operation_kib = -(-limits.bandwidth_bytes_per_s // limits.operations_per_s // 1024)
-    settings = {"rotational": "1", "read_ahead_kb": str(max(128, per_operation_kib))}
+    seeks = limits.operations_per_s <= _MOST_SEEKS_PER_S
+    settings = {"rotational": str(int(seeks)), "read_ahead_kb": str(max(128, per_operation_kib))}
     if "mq-deadline" in (files.read(f"{queue}/scheduler").text or ""):
         settings["scheduler"] = "mq-deadline"
     for name, value in settings.items():

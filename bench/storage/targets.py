@@ -72,7 +72,7 @@ def _emulation(path: Path, facts: Facts) -> str:
     disk = emulated_hdd.disk_at(emulated_hdd.DiskHost(facts), path)
     if disk is None:
         return "a file as a disk, without limits of ours"
-    return disk.problem or f"a file as a hard disk, limited to {disk.record.limits}"
+    return disk.problem or f"a file as a disk, limited to {disk.record.limits}"
 
 
 def _is_loop(device: BlockDevice) -> bool:

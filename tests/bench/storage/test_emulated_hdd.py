@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,6 +84,17 @@ def test_a_disk_is_made_slow_and_removed_whole(real_host: DiskHost) -> None:
     assert not [line for line in limits if line.startswith(f"{number} ")]
     with pytest.raises(UsageError, match=r"^there is no emulated disk 'test' \(there is: none\)$"):
         remove(real_host, "test")
+
+
+def test_a_volume_with_xfs_does_more_operations_than_a_disk_that_seeks(real_host: DiskHost) -> None:
+    if shutil.which("mkfs.xfs") is None:
+        pytest.skip("needs mkfs.xfs (apt-get install -y xfsprogs)")
+    disk = make(real_host, "test", the_directory(real_host), 320 << 20, DiskLimits(64 << 20, 3000), "xfs")
+    target = describe_target("volume", Path(disk.record.mount_point), collect())
+    assert (disk.status, target.filesystem, target.emulated) == ("ready", "xfs", True)
+    assert target.medium != "hdd"
+    with pytest.raises(UsageError, match=r"^--filesystem: the emulated disk test is there with xfs; remove it first"):
+        make(real_host, "test", None, None, None, "ext4")
 
 
 def test_after_a_reboot_it_comes_back_with_what_is_on_it(real_host: DiskHost) -> None:
@@ -200,7 +212,7 @@ def test_files_of_others_are_not_touched(real_host: DiskHost) -> None:
     ("name", "size_bytes", "limits", "complaint"),
     [
         ("Bad name", SIZE_BYTES, LIMITS, r"^'Bad name' is not a name for a disk"),
-        ("test", 1 << 20, LIMITS, r"^--size: 1 MiB is too small for a file system"),
+        ("test", 1 << 20, LIMITS, r"^--size: 1 MiB is too small for ext4; use at least 32MiB"),
         ("test", 1 << 60, LIMITS, r"^--on: .* free and the disk takes 1,048,576 TiB; choose a smaller --size"),
         ("test", SIZE_BYTES, DiskLimits(0, 1), r"^--bandwidth: must be more than zero$"),
     ],
