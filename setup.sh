@@ -120,7 +120,7 @@ if [ "$profile" = dev ]; then
   missing=()
   if ! command -v udevadm >/dev/null 2>&1; then missing+=(udev); fi
   if ! command -v mkfs.xfs >/dev/null 2>&1; then missing+=(xfsprogs); fi
-  for program in zsh fish mandoc; do
+  for program in zsh fish mandoc iperf3; do
     if ! command -v "$program" >/dev/null 2>&1; then missing+=("$program"); fi
   done
   if [ "${#missing[@]}" -gt 0 ]; then

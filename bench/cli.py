@@ -40,6 +40,7 @@ app = late_app(
         "storage": Late(
             f"{_VERBS}.storage:app", "Storage targets: list them, probe them with fio, emulate a hard disk."
         ),
+        "network": Late(f"{_VERBS}.network:network", "Measure with iperf3 what the network carries both ways at once."),
         "host": Late(
             f"{_VERBS}.host:app",
             "Describe or sample a host of an external cluster; run these commands on that host.",

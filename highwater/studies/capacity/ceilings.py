@@ -27,6 +27,8 @@ class Ceilings:
     """Memory that each partition adds; None if it was not measured."""
     partition_bytes_per_s: float | None
     """What one partition takes from producers; None if it was not measured."""
+    network_bytes_per_s: float | None = None
+    """What the network of a host carries each way, both at once; None if it was not measured."""
     disk_syncs_per_s: float | None = None
     """Small appends of one disk, each on the disk before the next; None if it was not measured."""
     write_ratios: tuple[tuple[int, float], ...] = ()
@@ -173,6 +175,8 @@ class Measured:
     partition_bytes_per_s: tuple[float, ...]
     trials_used: int
     trials_left_out: int
+    network_bytes_per_s: tuple[float, ...] = ()
+    """Of each trial of `bench network`, between hosts like the planned ones."""
     reference: Reference | None = None
     """A published measurement has costs in place of cells."""
 

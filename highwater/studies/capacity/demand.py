@@ -164,17 +164,18 @@ def worst_broker(load: Load, ceilings: Ceilings, array: Array, brokers: int, fac
         work = own + replay
     work += Work(brokers=1.0, partitions=float(replicas)) + _looked_at(tailing, counts, up, factor).times(share)
 
-    spare_out = max(0.0, hosts.network_bytes_per_s - net_out) * (brokers - 1)
+    network, is_probed = ceilings.network_bytes_per_s or hosts.network_bytes_per_s, bool(ceilings.network_bytes_per_s)
+    spare_out = max(0.0, network - net_out) * (brokers - 1)
     repair = min(
-        max(0.0, hosts.network_bytes_per_s - written),
+        max(0.0, network - written),
         max(0.0, write_ceiling - disk_write),
         spare_out if brokers > 1 else 0.0,
     )
     recovery_s = used / repair if repair > 0 else math.inf
     demands = [
         Demand(CPU, ceilings.costs.cpu_cores(work), ceilings.cpu_cores, limits.cpu, "cores"),
-        Demand(NETWORK_IN, written, hosts.network_bytes_per_s, limits.network, "bytes/s", measured=False),
-        Demand(NETWORK_OUT, net_out, hosts.network_bytes_per_s, limits.network, "bytes/s", measured=False),
+        Demand(NETWORK_IN, written, network, limits.network, "bytes/s", measured=is_probed),
+        Demand(NETWORK_OUT, net_out, network, limits.network, "bytes/s", measured=is_probed),
         Demand(DISK_WRITE, disk_write, write_ceiling, limits.disk_rate, "bytes/s"),
         Demand(DISK_READ, disk_read, array.read_bytes_per_s, limits.disk_rate, "bytes/s"),
         Demand(DISK_SPACE, used, array.usable_bytes, limits.disk_space, "bytes", measured=False),

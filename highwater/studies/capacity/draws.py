@@ -41,6 +41,7 @@ def middle(measured: Measured, disk: DiskSamples) -> Ceilings:
         write=median(disk.write_bytes_per_s),
         read=median(disk.read_bytes_per_s),
         syncs=median(disk.syncs_per_s) if disk.syncs_per_s else None,
+        network=median(measured.network_bytes_per_s) if measured.network_bytes_per_s else None,
         write_ratios=_write_ratios(disk),
     )
 
@@ -95,6 +96,7 @@ def draws(
         return fitted(trials, most_cores)
 
     found, ratios, reference = [], _write_ratios(disk), measured.reference
+    network = measured.network_bytes_per_s
     for _ in range(count):
         most_cores = drawn(measured.busiest)
         costs = costs_of_one(most_cores).times(1 + random.uniform(-cost_error_ratio, cost_error_ratio))
@@ -108,6 +110,7 @@ def draws(
             syncs=speed * float(random.uniform(min(disk.syncs_per_s), max(disk.syncs_per_s)))
             if disk.syncs_per_s
             else None,
+            network=float(random.uniform(min(network), max(network))) if network else None,
             write_ratios=ratios,
         )
         found.append(Draw(ceilings, 1 + float(random.uniform(-range_ratio, range_ratio))))
@@ -134,6 +137,7 @@ def _ceilings(
     write: float,
     read: float,
     syncs: float | None,
+    network: float | None,
     write_ratios: tuple[tuple[int, float], ...],
 ) -> Ceilings:
     return Ceilings(
@@ -142,6 +146,7 @@ def _ceilings(
         disk_write_bytes_per_s=write,
         disk_read_bytes_per_s=read,
         disk_syncs_per_s=syncs,
+        network_bytes_per_s=network,
         write_ratios=write_ratios,
         process_bytes=measured.process_bytes,
         partition_bytes=median(measured.partition_bytes) if measured.partition_bytes else None,

@@ -59,10 +59,12 @@ def unknown_to(
         yield Unknown("how much memory a partition takes: the plan counts none", again)
     if ceilings.partition_bytes_per_s is None:
         yield Unknown("what one partition takes: partitions follow from consumers alone", again)
-    yield Unknown(
-        "how fast the network is: its speed is what the load file says",
-        "iperf3 --server on one of the hosts, iperf3 --client on another",
-    )
+    if ceilings.network_bytes_per_s is None:
+        yield Unknown(
+            "how fast the network is: its speed is what the load file says",
+            "iperf3 --server on one of the hosts; on another, highwater bench network HOST --out network.json; then "
+            "highwater plan LOAD --network network.json",
+        )
     most_files = max((files for files, _ in ceilings.write_ratios), default=1)
     if state is not None and state.files_of_a_disk > _BEYOND * most_files:
         files = math.ceil(state.files_of_a_disk)

@@ -21,6 +21,12 @@ def plan(
             "them. Default: reference hosts that come with Highwater.",
         ),
     ] = None,
+    network: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--network", metavar="FILE", help="What bench network measured between such hosts; may be repeated."
+        ),
+    ] = None,
     measure: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Measure this host first, for so long: 3min to 15min. It must be quiet."),
@@ -53,6 +59,7 @@ def plan(
     Exit codes: 0 the load fits; 1 it does not; 2 usage error, or a ceiling that nobody measured.
     """
     with one_line_errors():
+        from dataclasses import replace
         from datetime import UTC, datetime
 
         from highwater.bench.workload.yaml_document import read_document
@@ -64,7 +71,7 @@ def plan(
         from highwater.studies.capacity.plan import make_plan
         from highwater.studies.capacity.stored import LOAD_FILE, PLAN_FILE, plan_text
         from highwater.studies.capacity.text import lines
-        from highwater.studies.commands.ceilings_sources import measured_for, results_of
+        from highwater.studies.commands.ceilings_sources import measured_for, network_bytes_per_s, results_of
 
         for option, directory in (("--inventory", inventory), ("--out", out)):
             if directory is not None:
@@ -81,7 +88,8 @@ def plan(
             directory = out or Path("results") / f"plan-{now:%Y%m%d-%H%M%S}"
             ceilings = [measured_here(measure, directory, storage or []).directory]
             typer.echo(f"measured: highwater plan {load} --ceilings {ceilings[0]} plans with it again", err=True)
-        measured = measured_for(wanted, ceilings)
+        rates = network_bytes_per_s(wanted, network or [])
+        measured = replace(measured_for(wanted, ceilings), network_bytes_per_s=rates)
         made = make_plan(wanted, measured, today, brokers)
         if rehearse is not None:
             from highwater.studies.commands.rehearsing import rehearsed
@@ -92,7 +100,7 @@ def plan(
             if not results:
                 raise UsageError("--rehearse compares with ceilings of this host: add --ceilings DIR, a result of it")
             run = rehearsed(wanted, measured, results[0], rehearse, out, storage or [])
-            measured = measured_of([*results, run])
+            measured = replace(measured_of([*results, run]), network_bytes_per_s=rates)
             made = make_plan(wanted, measured, today, brokers)
         typer.echo(plan_text(made) if as_json else "\n".join(lines(made, str(load))))
         if out is not None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from highwater.common.errors import UsageError
+from highwater.results.files import ResultDirectoryError, parse
+from highwater.results.network import NetworkProbe
 from highwater.results.reader import RunResult
 from highwater.studies.capacity.ceilings import Measured
 from highwater.studies.capacity.load import Load
@@ -44,6 +46,34 @@ def reference_for_this_host() -> Measured:
 def results_of(named: Sequence[Path]) -> list[RunResult]:
     """Those of `named` that are result directories. Raises UsageError."""
     return [RunResult(path) for path in named if _is_result(path)]
+
+
+def network_bytes_per_s(load: Load, named: Sequence[Path]) -> tuple[float, ...]:
+    """The rates of all trials in files of `bench network`. Raises UsageError."""
+    probes = [_probe(file) for file in named]
+    rates = tuple(trial.bytes_per_s for probe in probes for trial in probe.trials)
+    link = load.hosts.network_bytes_per_s
+    if rates and max(rates) > link:
+        raise UsageError(
+            f"--network: {', '.join(map(str, named))}: {max(rates) * 8 / 1e9:.3g} Gbit/s were measured, and "
+            f"hosts.network says {link * 8 / 1e9:.3g} Gbit/s: measure between hosts like the planned ones, or correct "
+            "the load file"
+        )
+    return rates
+
+
+def _probe(file: Path) -> NetworkProbe:
+    try:
+        probe = parse(NetworkProbe, file.read_text("utf-8"), file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--network: cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
+    except ResultDirectoryError as error:
+        raise UsageError(f"--network: {error}; highwater bench network HOST --out FILE writes one") from None
+    if not probe.leaves_host:
+        raise UsageError(
+            f"--network: {file}: {probe.remote_address} was the measuring host itself: measure from another host"
+        )
+    return probe
 
 
 def _is_result(path: Path) -> bool:

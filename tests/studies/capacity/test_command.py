@@ -10,6 +10,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from highwater.cli import app
+from highwater.results.files import dump
+from highwater.results.network import NetworkProbe, NetworkTrial
 from tests.studies.capacity.ceilings_run import ROOT, write_ceilings
 from tests.studies.capacity.samples import TEXT
 
@@ -19,6 +21,21 @@ EXAMPLE = ROOT / "examples/load.yaml"
 @pytest.fixture(scope="module")
 def ceilings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_ceilings(tmp_path_factory.mktemp("ceilings") / "run")
+
+
+def write_probe(file: Path, bytes_per_s: float, remote: str = "10.0.0.2") -> Path:
+    trial = NetworkTrial(sent_bytes_per_s=bytes_per_s, received_bytes_per_s=bytes_per_s, retransmits=0, cpu_ratio=0.5)
+    probe = NetworkProbe(
+        taken_utc="2026-11-29T12:00:00Z",
+        local_address="10.0.0.1",
+        remote_address=remote,
+        iperf3_version="3.12",
+        streams=4,
+        trial_s=5,
+        trials=(trial,),
+    )
+    file.write_text(dump(probe), "utf-8")
+    return file
 
 
 def plan(*words: str | Path) -> Result:
@@ -70,6 +87,18 @@ def test_an_inventory_for_the_playbooks(ceilings: Path, tmp_path: Path) -> None:
     assert again.stderr == f"error: --inventory: {made} exists and is not an empty directory\n"
 
 
+def test_a_network_that_was_measured_takes_the_place_of_the_load_file_s(ceilings: Path, tmp_path: Path) -> None:
+    words = (EXAMPLE, "--ceilings", ceilings, "--json")
+    told, probed = (
+        json.loads(plan(*words, *more).stdout) for more in ((), ("--network", write_probe(tmp_path / "n", 60e6)))
+    )
+    ways = [each for each in probed["state"]["demands"] if each["resource"].startswith("network")]
+    assert [(each["ceiling"], each["measured"]) for each in ways] == [(60e6, True)] * 2
+    assert probed["brokers"] > told["brokers"]
+    assert any("bench network" in each["find_out"] for each in told["unknown"])
+    assert not any("bench network" in each["find_out"] for each in probed["unknown"])
+
+
 def test_mistakes_are_one_line(ceilings: Path, tmp_path: Path) -> None:
     wrong = tmp_path / "load.yaml"
     wrong.write_text(TEXT.replace("groups: 2", "grups: 2"), "utf-8")
@@ -77,6 +106,15 @@ def test_mistakes_are_one_line(ceilings: Path, tmp_path: Path) -> None:
         ((wrong, "--ceilings", ceilings), f'{wrong}:4: topics.orders.grups: unknown key; did you mean "groups"?'),
         ((tmp_path / "none.yaml", "--ceilings", ceilings), f"{tmp_path / 'none.yaml'}: no such file"),
         ((EXAMPLE, "--ceilings", tmp_path), f"{tmp_path} is not a result directory"),
+        ((EXAMPLE, "--network", tmp_path / "none"), f"--network: cannot read {tmp_path / 'none'}: No such file"),
+        (
+            (EXAMPLE, "--network", write_probe(tmp_path / "self.json", 1e9, "10.0.0.1")),
+            f"--network: {tmp_path}/self.json: 10.0.0.1 was the measuring host itself",
+        ),
+        (
+            (EXAMPLE, "--network", write_probe(tmp_path / "fast.json", 2e9)),
+            f"--network: {tmp_path}/fast.json: 16 Gbit/s were measured, and hosts.network says 10 Gbit/s",
+        ),
     ]:
         done = plan(*words)
         assert done.exit_code == 2
