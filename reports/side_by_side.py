@@ -104,7 +104,12 @@ def _answer(comparison: ResultComparison, label: Callable[[str], str], base: Run
     verdicts = {m.verdict for m in comparison.metrics if m.metric in comparison.asked}
     tones: dict[str, Tone] = {"worse": "bad", "better": "good", "undecided": "warn"}
     tone: Tone = next((tones[verdict] for verdict in tones if verdict in verdicts), "none")
+    tone = "bad" if comparison.is_broken else tone
     items: list[tuple[str, Tone]] = [(as_sentence(comparison.answer), tone)]
+    items += [
+        (f"{name.capitalize()}: {one.text}", "bad" if one.is_broken else "none")
+        for name, one in comparison.deliveries.items()
+    ]
     if not comparison.same_environment:
         deciding = ", ".join(d.name or d.fact for d in comparison.environment if d.decides)
         differ = f"The environments differ in what affects figures ({deciding})"

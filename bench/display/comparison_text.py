@@ -119,9 +119,12 @@ def _facts(side: ComparedSide) -> list[str]:
 
 
 def header_lines(comparison: ResultComparison) -> list[str]:
-    """Both sides with their cell, then what both share: system, commit, environment, and how trials were matched."""
+    """Both sides with their cell, then what both share: system, what became of records, how trials were matched."""
     sides = (comparison.base, comparison.head)
-    facts = [_facts(side) for side in sides]
+    facts = [
+        [*_facts(side), *([side.delivery.text.removesuffix(".")] if side.delivery is not None else [])]
+        for side in sides
+    ]
     shared = [fact for fact in facts[0] if fact in facts[1]]
     names = [
         side.given if len(side.cells) != 1 or side.cells[0] == ONLY_CELL else f"{side.given}:{side.cells[0]}"

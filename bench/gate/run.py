@@ -179,8 +179,8 @@ def judge_recorded(base: Recorded, head: Recorded, rules: Rules) -> Gate:
         state=outcome.state,
         exit_code=outcome.exit_code,
         text=outcome.text,
-        base=side_of(base.result, base.cell, base.given),
-        head=side_of(head.result, head.cell, head.given),
+        base=side_of(base.result, [base.cell] if base.cell else None, base.given),
+        head=side_of(head.result, [head.cell] if head.cell else None, head.given),
         interleaved=found.paired,
         confirmed=outcome.confirmed,
         policy=policy.as_document(),
@@ -271,8 +271,5 @@ def _lack_of_noise(a_a_pairs: int, policy: Policy) -> list[str]:
 
 
 def _side(result: RunResult, side: Measured, variant: str) -> ComparedSide:
-    of_variant = [trial for trial in result.trials if trial.summary.factors.get(VARIANT) == variant]
-    systems = sorted({f"{trial.summary.system.kind} {trial.summary.system.version}" for trial in of_variant})
-    told = side_of(result, None, side.given)
-    cells = [cell for cell, trials in result.cells().items() if any(trial in of_variant for trial in trials)]
-    return told.model_copy(update={"system": ", ".join(systems), "commit": side.commit, "cells": cells})
+    of_variant = (plan.cell for plan in result.manifest.trials if plan.factors.get(VARIANT) == variant)
+    return side_of(result, list(dict.fromkeys(of_variant)), side.given).model_copy(update={"commit": side.commit})

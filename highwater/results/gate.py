@@ -62,6 +62,14 @@ class EnvironmentDifference(Model):
     decides: bool
 
 
+class SideDelivery(Model):
+    """What became of the records of a side, over all its finished trials."""
+
+    text: str
+    short: str = Field(description="for a headline")
+    is_broken: bool = Field(description="records were lost, damaged or repeated against what was promised")
+
+
 class ComparedSide(Model):
     given: str = Field(description="as the user named it")
     directory: str | None = None
@@ -71,6 +79,8 @@ class ComparedSide(Model):
     system: str = Field(default="", description="kind and version, or where its source came from")
     commit: str | None = None
     environment_key: str | None = None
+    delivery: SideDelivery | None = None
+    n_invalid: int = Field(default=0, description="trials that are invalid, and are not compared")
 
 
 class ResultComparison(Model):
@@ -89,6 +99,16 @@ class ResultComparison(Model):
     answer: str = Field(default="", description="the answer in one sentence")
     answers: dict[str, str] = Field(default={}, description="cell to its answer in one sentence")
     warnings: list[str] = Field(description="what a reader must know before quoting anything")
+
+    @property
+    def deliveries(self) -> dict[str, SideDelivery]:
+        """`base` and `head`, as far as it is known what became of their records."""
+        sides = {"base": self.base, "head": self.head}
+        return {name: side.delivery for name, side in sides.items() if side.delivery is not None}
+
+    @property
+    def is_broken(self) -> bool:
+        return any(delivery.is_broken for delivery in self.deliveries.values())
 
     @property
     def same_environment(self) -> bool:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from highwater.bench.display.comparison_text import header_lines
 from highwater.common.units import change_text
 from highwater.reports import markdown
 from highwater.reports.page import render
 from highwater.reports.side_by_side import NothingInCommonError, comparison_document
-from highwater.results.models import Environment, TrialSummary
+from highwater.results.models import Environment, TrialSummary, Verdict
 from highwater.results.reader import RunResult
+from tests.bench.summaries import LOST
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import Sample, saturated, write_sample
 from tests.results.analysis.comparing import compare
@@ -74,6 +77,32 @@ def test_an_invalid_side_makes_the_page_bad(tmp_path: Path) -> None:
     two = RunResult(write_sample(tmp_path / "b", Sample(axes={}, trials=2, measure_s=1, change=saturated)))
     section = page_of(one, two).with_id("verdict")
     assert section.attributes["class"] == "folded verdict bad"
+
+
+def losing(summary: TrialSummary) -> TrialSummary:
+    found = Verdict(state="invalid", reasons=[LOST]) if summary.trial == 1 else summary.verdict
+    return summary.model_copy(update={"verdict": found})
+
+
+def test_a_side_that_lost_records_leads_the_page(tmp_path: Path) -> None:
+    sound = RunResult(write_sample(tmp_path / "a", Sample(axes={}, trials=6, measure_s=1)))
+    lossy = RunResult(write_sample(tmp_path / "b", Sample(axes={}, trials=6, measure_s=1, change=losing)))
+    answer = page_of(sound, lossy).with_id("answer")
+    (headline,) = answer.find("p", **{"class": "headline bad"})
+    assert re.match(r"Head: 3 of [\d,]+ acknowledged records were lost; in doubt: ", headline.text)
+    assert "in doubt: invalid trials were left out" in headline.text
+    assert f"Read what the broker printed (system.log in {lossy.directory}/trials)" in answer.text
+    found = compare(sound, lossy)
+    assert found.answer.startswith("head: 3 of ")
+    assert (found.head.n_invalid, found.base.n_invalid) == (1, 0)
+    assert any("No loss was seen" in line for line in header_lines(found) if line.startswith("base"))
+    both = page_of(lossy, lossy).with_id("answer").find("p", **{"class": "headline bad"})[0].text
+    assert both.startswith("Records were lost or damaged on both sides; no difference shown in ")
+
+
+def test_sides_without_loss_say_so_once(pair: tuple[RunResult, RunResult]) -> None:
+    (headline,) = page_of(*pair).with_id("answer").find("p", **{"class": "headline bad"})
+    assert headline.text.endswith("; no loss was seen.")
 
 
 def test_nothing_in_common_is_one_line(tmp_path: Path) -> None:

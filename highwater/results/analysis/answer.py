@@ -9,7 +9,7 @@ from typing import Any, Final
 from highwater.common.units import plural
 from highwater.results.analysis.aims import outcomes
 from highwater.results.analysis.best import Best, Figures, best_cell
-from highwater.results.analysis.delivered import delivery_statement
+from highwater.results.analysis.delivered import delivery_of
 from highwater.results.analysis.gathering import evidence_of
 from highwater.results.analysis.next_step import next_step
 from highwater.results.analysis.objectives import aim_statements, objective_statements
@@ -30,8 +30,7 @@ def answer_of(result: RunResult) -> Answer:
     question = result.manifest.workload.get("answer") or {}
     figures = Figures(result)
     summaries = [trial.summary for trial in result.trials]
-    delivery = delivery_statement(summaries, _planned(result.manifest), figures.labels)
-    delivery = _with_replaced(delivery, result.manifest)
+    delivery = delivery_of(result, figures.labels)
     statements = [delivery] if question.get("lost", True) or delivery.state == "bad" else []
     bests: list[Best] = []
     if (gate := result.gate()) is not None:
@@ -54,17 +53,6 @@ def answer_of(result: RunResult) -> Answer:
     return Answer(statements, next_step(result, bests, summaries), evidence_of(result, figures, bests[:1]))
 
 
-def _with_replaced(delivery: Statement, manifest: Manifest) -> Statement:
-    """The statement, with faults of the system in trials that were measured again: a retry takes none back."""
-    texts = [
-        f"Before trial {trial.trial_id} was measured again: {'; '.join(before.reasons)}."
-        for trial in manifest.trials
-        for before in trial.replaced
-        if before.system_at_fault
-    ]
-    return replace(delivery, text=" ".join([delivery.text, *texts]), state="bad") if texts else delivery
-
-
 def asked_metrics(figures: Figures) -> list[str]:
     """The metrics that the answer names the best cell of; none for a gate and for a search."""
     result = figures.result
@@ -74,10 +62,6 @@ def asked_metrics(figures: Figures) -> list[str]:
     # A result of a newer version may ask for what this one does not know.
     known = [name for name in ([best] if isinstance(best, str) else best) if name in METRICS]
     return known or _default_metrics(result.manifest.workload, figures)
-
-
-def _planned(manifest: Manifest) -> int:
-    return sum(trial.status != "skipped" for trial in manifest.trials)
 
 
 def _default_metrics(workload: Mapping[str, Any], figures: Figures) -> list[str]:

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
+from highwater.common.units import plural
 from highwater.results import environment_key
 from highwater.results.analysis import comparison_answer
 from highwater.results.analysis.cells import offered_per_s
 from highwater.results.analysis.conclusions import noise_between
+from highwater.results.analysis.delivered import delivery_of
+from highwater.results.analysis.statement import joined
 from highwater.results.analysis.statistics import (
     CONFIDENCE,
     LEAST_FOR_INTERVAL,
@@ -37,6 +40,7 @@ from highwater.results.gate import (
     EnvironmentDifference,
     MetricComparison,
     ResultComparison,
+    SideDelivery,
     SideEstimate,
 )
 from highwater.results.metrics import METRICS, MetricDefinition
@@ -134,13 +138,16 @@ def compare(
     environment = [] if paired else environment_key.differences(base, head)
     load = [] if paired else _load_differences(base, head, cells, load_of)
     answer = comparison_answer.sentence_of_cells(about) if about else "nothing can be compared"
+    given = {"base": (base, base_cell), "head": (head, head_cell)}
+    sides = {name: side_of(result, [cell] if cell else None) for name, (result, cell) in given.items()}
+    doubts = _doubts(sides.values(), cells, environment, load) if about else []
     return ResultComparison(
-        base=side_of(base, base_cell),
-        head=side_of(head, head_cell),
+        base=sides["base"],
+        head=sides["head"],
         paired=paired,
         metrics=found,
         asked=requested,
-        answer="; ".join([answer, *_doubts(cells, environment, load)]),
+        answer="; ".join([*_losses(sides), answer, *doubts]),
         answers={cell: comparison_answer.sentence(items) for cell, items in about.items()},
         environment=environment,
         workload=[] if paired else [*load, *_other_differences(base, head)],
@@ -149,14 +156,25 @@ def compare(
 
 
 def headline_of(comparison: ResultComparison, cells: Sequence[Trials]) -> str:
-    """The answer with at most three figures, and in words what keeps it from being sure. cells: those compared."""
+    """The answer in a sentence with at most three figures: what was lost, what changed, what keeps it from being sure.
+
+    cells: those compared.
+    """
     doubts = [
+        *(["invalid trials were left out"] if comparison.base.n_invalid or comparison.head.n_invalid else []),
         *(["trials were disturbed"] if any(map(_is_inconclusive, _used(cells))) else []),
         *([] if comparison.same_environment else ["the conditions differed"]),
         *([] if comparison.same_load else ["the loads differed"]),
     ]
     in_doubt = [f"in doubt: {' and '.join(doubts)}"] if doubts else []
-    return comparison_answer.headline(comparison.answered, in_doubt)
+    clauses = [comparison_answer.headline(comparison.answered), *in_doubt]
+    if comparison.is_broken:
+        losses = [f"{name}: {one.short}" for name, one in comparison.deliveries.items() if one.is_broken]
+        return joined([*(losses if len(losses) == 1 else ["records were lost or damaged on both sides"]), *clauses])
+    shorts = dict.fromkeys(one.short for one in comparison.deliveries.values())
+    if len(shorts) > 1:
+        return joined([*clauses, *(f"{name}: {one.short}" for name, one in comparison.deliveries.items())])
+    return joined([*clauses, *shorts])
 
 
 def _requested(base: RunResult, head: RunResult) -> list[str]:
@@ -168,11 +186,23 @@ def _requested(base: RunResult, head: RunResult) -> list[str]:
     return list(dict.fromkeys(name for names in requested for name in names))
 
 
+def _losses(sides: Mapping[str, ComparedSide]) -> Iterator[str]:
+    """What became of the records of each side that broke its promise."""
+    for name, side in sides.items():
+        if side.delivery is not None and side.delivery.is_broken:
+            yield f"{name}: {side.delivery.text.removesuffix('.')}"
+
+
 def _doubts(
-    cells: Sequence[Trials], environment: Sequence[EnvironmentDifference], load: Sequence[EnvironmentDifference]
+    sides: Iterable[ComparedSide],
+    cells: Sequence[Trials],
+    environment: Sequence[EnvironmentDifference],
+    load: Sequence[EnvironmentDifference],
 ) -> Iterator[str]:
     """What keeps the answer from being sure."""
     used = _used(cells)
+    if invalid := sum(side.n_invalid for side in sides):
+        yield f"in doubt: {plural(invalid, 'invalid trial')} left out"
     if doubtful := sum(map(_is_inconclusive, used)):
         yield f"in doubt: {doubtful} of {len(used)} trials inconclusive"
     if any(difference.decides for difference in environment):
@@ -233,18 +263,25 @@ def noise_of_both(base: RunResult, head: RunResult) -> dict[str, list[AaPair]]:
     return pairs
 
 
-def side_of(result: RunResult, cell: str | None, given: str | None = None) -> ComparedSide:
-    systems = sorted({f"{trial.summary.system.kind} {trial.summary.system.version}" for trial in result.trials})
+def side_of(result: RunResult, cells: Sequence[str] | None = None, given: str | None = None) -> ComparedSide:
+    """A side of a comparison: a run, or some of its cells."""
+    cells = list(result.cells()) if cells is None else cells
+    trials = [trial.summary for trial in result.trials if trial.summary.cell in cells]
     manifest = result.manifest
+    delivery = delivery_of(result, {cell: cell for cell in cells}, cells)
     return ComparedSide(
         given=given or str(result.directory),
         directory=str(result.directory),
-        cells=[cell] if cell else list(result.cells()),
+        cells=list(cells),
         name=manifest.name,
         created_utc=manifest.created_utc,
-        system=", ".join(systems),
+        system=", ".join(sorted({f"{summary.system.kind} {summary.system.version}" for summary in trials})),
         commit=manifest.git.commit + ("+changes" if manifest.git.dirty else "") if manifest.git else None,
         environment_key=environment_key.key_of(result).name,
+        delivery=SideDelivery(
+            text=delivery.text, short=delivery.short or delivery.text, is_broken=delivery.state == "bad"
+        ),
+        n_invalid=sum(summary.role == "measure" and summary.verdict.state == "invalid" for summary in trials),
     )
 
 

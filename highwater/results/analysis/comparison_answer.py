@@ -65,7 +65,7 @@ def sentence(items: Sequence[MetricComparison]) -> str:
     return "; ".join(parts) or "nothing to compare"
 
 
-def headline(items: Sequence[MetricComparison], doubts: Sequence[str] = ()) -> str:
+def headline(items: Sequence[MetricComparison]) -> str:
     """The largest difference of these metrics, worse ones first, and in words what is left: three figures at most."""
     items = [item for item in items if not is_zero_on_both(item)]
     changed = sorted((item for item in items if item.verdict in _CHANGED), key=_by_importance)
@@ -77,7 +77,7 @@ def headline(items: Sequence[MetricComparison], doubts: Sequence[str] = ()) -> s
         text = _unchanged(same, len(items), is_short=True)
     else:
         text = _not_decided(items, len(items)) if items else "nothing to compare"
-    return "; ".join([text, *doubts])
+    return text
 
 
 def _by_importance(item: MetricComparison) -> tuple[int, float]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from highwater.common.units import count_text, plural
 from highwater.results.analysis.statement import Statement, StatementState
-from highwater.results.models import Delivery, TrialSummary
+from highwater.results.models import Delivery, TrialPlan, TrialSummary
+from highwater.results.reader import RunResult
+
+NO_LOSS: Final = "No loss was seen"
+"""Also where every record was read back: a check sees what was acknowledged, and no more."""
 
 # Checks of the verdict that found a broken promise -> of which records, and what happened to some of them.
 _BROKEN: Final[Mapping[str, tuple[str, Callable[[Delivery], int], str]]] = {
@@ -22,6 +27,28 @@ _BROKEN: Final[Mapping[str, tuple[str, Callable[[Delivery], int], str]]] = {
 }
 _LOG_DISAGREES: Final = "delivery.in_log"
 _NATIVE: Final = ("rdkafka_performance", "wire_load")
+
+
+def delivery_of(result: RunResult, labels: Mapping[str, str], cells: Collection[str] | None = None) -> Statement:
+    """The statement of a run, or of some of its cells. labels: of cells, to name those with a loss."""
+    trials = [trial.summary for trial in result.trials if cells is None or trial.summary.cell in cells]
+    plans = [plan for plan in result.manifest.trials if cells is None or plan.cell in cells]
+    planned = sum(plan.status != "skipped" for plan in plans)
+    return _with_replaced(delivery_statement(trials, planned, labels), plans)
+
+
+def _with_replaced(delivery: Statement, plans: Iterable[TrialPlan]) -> Statement:
+    """The statement, with faults of the system in trials that were measured again: a retry takes none back."""
+    texts = [
+        f"Before trial {plan.trial_id} was measured again: {'; '.join(before.reasons)}."
+        for plan in plans
+        for before in plan.replaced
+        if before.system_at_fault
+    ]
+    if not texts:
+        return delivery
+    short = delivery.short if delivery.state == "bad" else "The system failed in a trial that was measured again"
+    return replace(delivery, text=" ".join([delivery.text, *texts]), state="bad", short=short)
 
 
 def delivery_statement(trials: Sequence[TrialSummary], planned: int, labels: Mapping[str, str]) -> Statement:
@@ -39,9 +66,8 @@ def delivery_statement(trials: Sequence[TrialSummary], planned: int, labels: Map
     if checked:
         unknown = len(trials) - len(checked)
         unchecked = f"; {plural(unknown, 'trial')} did not check delivery" if unknown else ""
-        short = "No loss was seen" if among else "Nothing was lost"
         state: StatementState = "plain" if among else "good"
-        return Statement(f"{_nothing_lost(checked)}{among}{unchecked}.", "delivery", state, short)
+        return Statement(f"{_no_loss(checked)}{among}{unchecked}.", "delivery", state, NO_LOSS)
     short, _, _ = _unchecked(trials).partition(": ")
     return Statement(_unchecked(trials), "delivery", "plain", short)
 
@@ -83,7 +109,7 @@ def _where(cells: Iterable[str], labels: Mapping[str, str]) -> str:
     return f" (in {', '.join(f'“{labels[cell]}”' for cell in cells)})" if len(labels) > 1 else ""
 
 
-def _nothing_lost(trials: Sequence[TrialSummary]) -> str:
+def _no_loss(trials: Sequence[TrialSummary]) -> str:
     aborted = _total(trials, lambda delivery: delivery.aborted)
     expected = _total(trials, lambda delivery: delivery.acked - delivery.aborted)
     duplicated = _total(trials, lambda delivery: delivery.duplicated)
@@ -99,7 +125,7 @@ def _nothing_lost(trials: Sequence[TrialSummary]) -> str:
     # Not every trial has a promise of order, but what was checked was counted.
     order = "" if reordered else ", in order" if not duplicated else " in order"
     once = "" if duplicated else " once"
-    return f"Nothing was lost: {all_of} arrived{once}{order}{_listed(allowed)}"
+    return f"{NO_LOSS}: {all_of} arrived{once}{order}{_listed(allowed)}"
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -85,6 +85,9 @@ def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSu
             f"There is nothing to compare this one cell with: list several values of a key under `matrix` in "
             f"{manifest.workload_file}, or compare with another run: highwater report BASE {shlex.quote(directory)}"
         )
+    if bests and bests[0].statement.state == "good":
+        report = f"highwater report {shlex.quote(directory)}"
+        yield f"See what the best one costs in the other metrics before you take it: {report}"
 
 
 def _measure_at(search: Search, rate_per_s: int, manifest: Manifest, directory: str) -> str:
@@ -102,7 +105,7 @@ def _measure_at(search: Search, rate_per_s: int, manifest: Manifest, directory: 
 
 
 def gate_step(gate: Gate) -> str:
-    """What a person does about the gate's verdict; empty if head may pass."""
+    """What a person does about the gate's verdict; empty if head may pass, as then there is nothing to do."""
     metrics = gate.rounds[0].metrics if gate.rounds else []
     worse = [item.metric for item in metrics if item.gated and item.verdict == "worse"]
     open_ = [item.metric for item in metrics if item.gated and item.verdict == "undecided"]
@@ -121,7 +124,12 @@ def gate_step(gate: Gate) -> str:
 
 
 def comparison_step(comparison: ResultComparison) -> str:
-    """What shows a difference that is open, or what to do about one that is shown."""
+    """What to do about lost records or a difference that is shown, or what shows one that is open."""
+    if comparison.is_broken:
+        sides = (comparison.base, comparison.head)
+        broken = [f"{side.directory}/trials" for side in sides if side.delivery is not None and side.delivery.is_broken]
+        logs = " and ".join(dict.fromkeys(broken))
+        return f"Read what the broker printed (system.log in {logs}), because lost records outweigh any speed."
     metrics = comparison.answered
     changed = [item for item in metrics if item.verdict in ("worse", "better", "differs")]
     if not (comparison.same_environment and comparison.same_load):

@@ -159,7 +159,7 @@ def _print(found: ResultComparison, trials: Sequence[Trials], *, everything: boo
     console = Console(highlight=False)
     for line in header_lines(found):
         console.print(escape(line), soft_wrap=True)
-    print_headline(console, f"{headline_of(found, trials)}.", "bold", comparison_evidence(found.answered, trials))
+    print_headline(console, headline_of(found, trials), "bold", comparison_evidence(found.answered, trials))
     console.print(escape(wrapped(found.answer, console.width)), soft_wrap=True)
     print_metrics(console, found.metrics, None if everything else found.asked, found.answers)
     if step := comparison_step(found):

@@ -35,7 +35,7 @@ def test_a_decided_answer_has_the_best_cell_first_and_says_by_how_much(tmp_path:
     answer = answer_of(run_of(tmp_path, trials_of(8, 1.0, 0.8, 1.5)))
     assert answer.headline.state == "good"
     assert answer.headline.text.startswith("Produce latency p99 is lowest with “compression lz4”: 19")
-    assert answer.headline.text.endswith("than with the next best, “compression none”; nothing was lost.")
+    assert answer.headline.text.endswith("than with the next best, “compression none”; no loss was seen.")
     assert len(figures_in(answer.headline.text)) == 3
     assert answer.evidence is not None
     best, *others = answer.evidence.rows
@@ -124,7 +124,7 @@ def test_an_objective_is_a_line_unless_it_is_far_away(
 
 def test_a_headline_drops_intervals_before_it_drops_clauses() -> None:
     speed = "P99 is lowest with “batch 64KiB”: 13 % lower (5 to 20 %) than with “batch 2KiB”"
-    assert joined([speed, "Nothing was lost"]) == f"{speed}; nothing was lost."
+    assert joined([speed, "No loss was seen"]) == f"{speed}; no loss was seen."
     assert joined(["3 of 200 records were lost", speed]) == (
         "3 of 200 records were lost; P99 is lowest with “batch 64KiB”: 13 % lower than with “batch 2KiB”."
     )

@@ -98,4 +98,10 @@ def test_one_cell_has_nothing_to_compare_with(tmp_path: Path) -> None:
     ).next_step
     assert one.startswith("There is nothing to compare this one cell with: list several values of a key under ")
     assert one.endswith(f"highwater report BASE {tmp_path / 'one'}")
-    assert answer_of(run_of(tmp_path / "two", trials_of(8, 1.0, 0.5))).next_step == ""
+
+
+def test_a_decided_best_has_a_price_to_look_at(tmp_path: Path) -> None:
+    answer = answer_of(run_of(tmp_path / "two", trials_of(8, 1.0, 0.5)))
+    assert answer.next_step == (
+        f"See what the best one costs in the other metrics before you take it: highwater report {tmp_path / 'two'}"
+    )
