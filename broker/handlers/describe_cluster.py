@@ -1,8 +1,10 @@
-"""DescribeCluster: v0-v1 (key 60)
+"""DescribeCluster: v0-v2 (key 60)
 
 Behaviour: returns the cluster's id, its controller and the live brokers, with the addresses of the client's listener.
 From v1 a client may request controllers instead of brokers (KIP-919): MISMATCHED_ENDPOINT_TYPE, as Kafka's brokers
 answer; UNSUPPORTED_ENDPOINT_TYPE for other types.
+
+Versions: v2 asks for fenced brokers too (KIP-1073). Only controllers of KRaft fence brokers, so none is here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""DescribeGroups: v0-v5 (key 15)
+"""DescribeGroups: v0-v6 (key 15)
 
 Behaviour: each group by itself; an unknown group is Dead. Assignor, subscriptions and assignments are returned for a
 stable group only. Authorised operations, when requested, are all operations; an authorizer's guard narrows them.
 
-Versions: v3 brings authorised operations (KIP-430), v4 instance ids (KIP-345).
+Versions: v3 brings authorised operations (KIP-430), v4 instance ids (KIP-345), v6 GROUP_ID_NOT_FOUND for an unknown
+group, and a message for people (KIP-1043).
 """
 
 from __future__ import annotations
@@ -20,20 +21,24 @@ from highwater.kafka.acl import ResourceType, all_operations
 from highwater.kafka.protocol.cold import Answer
 
 _GROUP_OPERATIONS: Final = all_operations(ResourceType.GROUP)
+_TELLS_UNKNOWN_FROM: Final = 6
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     is_asked = getattr(request, "include_authorized_operations", False)
     operations = {"authorized_operations": _GROUP_OPERATIONS} if is_asked else {}
-    return {"groups": [_describe(node, group_id, operations) for group_id in request.groups]}
+    return {"groups": [_describe(node, context.version, group_id, operations) for group_id in request.groups]}
 
 
-def _describe(node: Node, group_id: str, operations: Answer) -> Answer:
+def _describe(node: Node, version: int, group_id: str, operations: Answer) -> Answer:
     found = node.groups.describe(group_id)
     if isinstance(found, ErrorCode):
         return {"group_id": group_id, "error_code": found}
     if found is None:
-        return {"group_id": group_id, "error_code": ErrorCode.none, "group_state": GroupState.DEAD.value} | operations
+        dead: Answer = {"group_id": group_id, "error_code": ErrorCode.none, "group_state": GroupState.DEAD.value}
+        if version < _TELLS_UNKNOWN_FROM:
+            return dead | operations
+        return dead | {"error_code": ErrorCode.group_id_not_found, "error_message": f"Group {group_id} not found."}
     is_stable = found.state is GroupState.STABLE
     return {
         "error_code": ErrorCode.none,

@@ -1,4 +1,4 @@
-"""Metadata: v0-v12 (key 3)
+"""Metadata: v0-v13 (key 3)
 
 Behaviour:
 * Null topics (v0: none) request all topics; an empty list requests the brokers only.
@@ -20,7 +20,8 @@ Behaviour:
   TOPIC_AUTHORIZATION_FAILED, by id without the name. CREATE on the topic or the cluster for one that is created.
 * Authorised operations, when requested: what the client may do, which is everything without an authorizer.
 
-Versions: v4 brings allow_auto_topic_creation; v10 topic ids, v12 asking by them (UNKNOWN_TOPIC_ID; never created).
+Versions: v4 brings allow_auto_topic_creation; v10 topic ids, v12 asking by them (UNKNOWN_TOPIC_ID; never created). v13
+brings an error of the whole answer (KIP-1102), which brokers never set.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Metadata (key 3), versions 0 to 12, by hand: a frequent request with a large answer.
+"""Metadata (key 3), versions 0 to 13, by hand: a frequent request with a large answer.
 
 request  v0: topics [string], none of them = all        v1: null = all
          v4: + allow_auto_topic_creation bool           v8: + include_cluster_operations, include_topic_operations bool
@@ -10,6 +10,7 @@ response v0: brokers [id i32, host string, port i32],
          v5: + offline replicas [i32]                    v7: + leader_epoch i32 after leader
          v8: + operations i32 per topic and at the end   v9: flexible   v10: + topic id after name
         v11: the operations at the end leave             v12: a topic's name may be null
+        v13: + error i16 at the end
 """
 
 from __future__ import annotations
@@ -163,5 +164,7 @@ def encode_response(metadata: ClusterMetadata, version: int, throttle_time_ms: i
         out += tags
     if 8 <= version <= 10:
         out += _INT32.pack(metadata.authorized_operations)
+    if version >= 13:
+        out += _INT16.pack(ErrorCode.none)
     out += tags
     return [out]

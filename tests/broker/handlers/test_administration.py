@@ -49,7 +49,7 @@ class TestApiVersions:
 
 class TestDispatch:
     def test_unknown_apis_and_versions_are_malformed(self, node: NodeHarness) -> None:
-        for key, version in ((9999, 0), (0, 2), (0, 12), (1, 3), (3, 13), (-1, 0)):
+        for key, version in ((9999, 0), (0, 2), (0, 12), (1, 3), (3, 14), (-1, 0)):
             with pytest.raises(MalformedRequestError):
                 node.send(struct.pack(">hhih", key, version, 1, -1) + bytes(50))
 
@@ -537,9 +537,12 @@ class TestDescribing:
 
     @pytest.mark.parametrize("version", versions("describe_cluster"))
     def test_the_cluster(self, node: NodeHarness, version: int) -> None:
-        answer = node.ask("describe_cluster", version, endpoint_type=1)
+        fenced_too = {"include_fenced_brokers": True} if version >= 2 else {}
+        answer = node.ask("describe_cluster", version, endpoint_type=1, **fenced_too)
         assert (answer.cluster_id, answer.controller_id) == (node.store.cluster_id, 0)
         assert [(broker.host, broker.port) for broker in answer.brokers] == [(LISTENER.host, LISTENER.port)]
+        if version >= 2:
+            assert [broker.is_fenced for broker in answer.brokers] == [False]
 
     def test_controllers_are_not_to_be_had(self, node: NodeHarness) -> None:
         controllers = node.ask("describe_cluster", 1, endpoint_type=2)
@@ -562,6 +565,8 @@ class TestDescribing:
         assert [p.partition_index for topic in some.topics for p in topic.partitions] == [1]
         if version >= 4:
             assert 0 < some.usable_bytes < some.total_bytes
+        if version >= 5:
+            assert not some.is_cordoned
 
     @pytest.mark.parametrize("version", versions("init_producer_id"))
     def test_a_producer_without_transactions_gets_an_id(self, node: NodeHarness, version: int) -> None:

@@ -364,7 +364,10 @@ class TestAdministration:
         assert (member.member_id, member.client_id, member.client_host) == (member_id, "test", "/")
         assert member.member_metadata
         assert (simple.group_state, simple.protocol_type, simple.members) == ("Empty", "", ())
-        assert (nobody.error_code, nobody.group_state) == (ErrorCode.none, "Dead")
+        unknown = ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none
+        assert (nobody.error_code, nobody.group_state) == (unknown, "Dead")
+        if version >= 6:
+            assert (nobody.error_message, found.error_message) == ("Group nobody not found.", None)
         if version >= 3:
             (asked,) = node.ask("describe_groups", version, groups=["g"], include_authorized_operations=True).groups
             assert asked.authorized_operations == (1 << 3) + (1 << 6) + (1 << 8)

@@ -12,13 +12,13 @@ from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import APIS, Api
 
 # By API key: the lowest of the listed clients' highest versions, which our lowest must not exceed; the highest of their
-# lowest versions, which our highest must reach; and the range Apache Kafka 3.9 serves. Clients: librdkafka 2.12,
+# lowest versions, which our highest must reach; and the range Apache Kafka 3.9 or 4.4 serves. Clients: librdkafka 2.12,
 # kafka-python 3, aiokafka 0.14, kafkajs, Java 4.x (KIP-896), Sarama, franz-go. None where no client sets a bound.
 BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     0: (7, 7, range(12)),
     1: (11, 11, range(18)),
     2: (3, 2, range(10)),
-    3: (5, 4, range(13)),
+    3: (5, 4, range(14)),
     8: (3, 7, range(10)),
     9: (3, 7, range(10)),
     10: (1, 1, range(7)),
@@ -26,7 +26,7 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     12: (1, 3, range(5)),
     13: (1, 3, range(6)),
     14: (3, 3, range(6)),
-    15: (2, 0, range(6)),
+    15: (2, 0, range(7)),
     16: (1, 0, range(6)),
     17: (1, 1, range(2)),
     18: (0, 0, range(5)),
@@ -46,7 +46,7 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     32: (1, 1, range(5)),
     33: (1, 0, range(3)),
     34: (None, 1, range(3)),
-    35: (None, 1, range(5)),
+    35: (None, 1, range(6)),
     36: (1, 0, range(3)),
     37: (1, 0, range(4)),
     42: (1, 0, range(3)),
@@ -59,7 +59,7 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     49: (0, 0, range(2)),
     50: (0, 0, range(1)),
     51: (0, 0, range(1)),
-    60: (None, 0, range(2)),
+    60: (None, 0, range(3)),
     61: (None, None, range(1)),
     65: (None, 0, range(1)),
     66: (None, 0, range(2)),
@@ -67,13 +67,13 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
 }
 
 
-# What a single node has to serve: Apache Kafka 3.9's own ranges, without Fetch 17 (replicas only), ListOffsets 9
-# (tiered storage), FindCoordinator 5 and 6 (KIP-890 part 2, share groups), and what Kafka 4 readers no longer write.
+# What a single node has to serve: the lowest versions of Apache Kafka 3.9, the highest of 4.4 where the newer ones ask
+# for nothing that is not here.
 PARITY: dict[int, tuple[int, int]] = {
     0: (0, 11),
     1: (4, 16),
     2: (0, 8),
-    3: (0, 12),
+    3: (0, 13),
     8: (2, 9),
     9: (1, 9),
     10: (0, 4),
@@ -81,7 +81,7 @@ PARITY: dict[int, tuple[int, int]] = {
     12: (0, 4),
     13: (0, 5),
     14: (0, 5),
-    15: (0, 5),
+    15: (0, 6),
     16: (0, 5),
     17: (0, 1),
     18: (0, 4),
@@ -101,7 +101,7 @@ PARITY: dict[int, tuple[int, int]] = {
     32: (0, 4),
     33: (0, 2),
     34: (0, 2),
-    35: (0, 4),
+    35: (0, 5),
     36: (0, 2),
     37: (0, 3),
     42: (0, 2),
@@ -114,7 +114,7 @@ PARITY: dict[int, tuple[int, int]] = {
     49: (0, 1),
     50: (0, 0),
     51: (0, 0),
-    60: (0, 1),
+    60: (0, 2),
     61: (0, 0),
     65: (0, 0),
     66: (0, 1),

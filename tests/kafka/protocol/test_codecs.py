@@ -317,6 +317,8 @@ def test_metadata_responses(version: int, cluster: metadata.ClusterMetadata) -> 
         assert cluster.cluster_id == answer.cluster_id
     if 8 <= version <= 10:
         assert cluster.authorized_operations == answer.cluster_authorized_operations
+    if version >= 13:
+        assert answer.error_code == ErrorCode.none
     for topic, other in zip(cluster.topics, answer.topics, strict=True):
         assert (topic.error_code, topic.name) == (other.error_code, other.name)
         if version >= 1:
