@@ -1,4 +1,4 @@
-"""Fetch: v4-v17 (key 1)
+"""Fetch: v4-v18 (key 1)
 
 Behaviour:
 * Answers at once when min_bytes are there (each partition counts up to its limit, whole batches or not), when a read
@@ -30,7 +30,8 @@ Versions:
 * v10 brings zstd (KIP-110): earlier versions get UNSUPPORTED_COMPRESSION_TYPE for a topic with compression.type zstd.
 * v12 brings last_fetched_epoch: a reader whose log diverges gets diverging_epoch and no records (KIP-595).
 * v13 names topics by id: UNKNOWN_TOPIC_ID for an unknown one (KIP-516).
-* v15 brings the follower's broker epoch (KIP-903), which is not checked, and v17 its directory, which only KRaft needs.
+* v15 brings the follower's broker epoch (KIP-903), which is not checked. v17 brings its directory and v18 the high
+  watermark that it knows (KIP-1166): both are for the replicas of KRaft's metadata, and left unread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""FindCoordinator: v0-v4 (key 10)
+"""FindCoordinator: v0-v5 (key 10)
 
 Behaviour:
 * The coordinator of a group or a transactional id is the leader of its partition of `__consumer_offsets` or
@@ -9,7 +9,8 @@ Behaviour:
 
 librdkafka sends lz4 batches only to a broker that has this API.
 
-Versions: v1 brings kinds of keys; v4 several keys in one request (KIP-699).
+Versions: v1 brings kinds of keys; v4 several keys in one request (KIP-699); v5 is v4 from a client that knows
+TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from __future__ import annotations

@@ -55,12 +55,12 @@ APIS: Final = {
         # Produce 0 to 2 are advertised, not served: librdkafka checks for 0..0 when it decides whether a broker takes
         # compressed batches, and sends 3 or higher (librdkafka issue 4956; Kafka answers the same, KAFKA-18659).
         Api(PRODUCE, "produce", 0, 11, 9, served_from=3),
-        Api(FETCH, "fetch", 4, 17, 12),
-        Api(LIST_OFFSETS, "list_offsets", 0, 8, 6),
+        Api(FETCH, "fetch", 4, 18, 12),
+        Api(LIST_OFFSETS, "list_offsets", 0, 11, 6),
         Api(METADATA, "metadata", 0, 13, 9),
         Api(8, "offset_commit", 2, 9, 8),
         Api(9, "offset_fetch", 1, 9, 6),
-        Api(10, "find_coordinator", 0, 4, 3),
+        Api(10, "find_coordinator", 0, 5, 3),
         Api(11, "join_group", 0, 9, 6, items_max=ONE_STEP_ITEMS_MAX),
         Api(12, "heartbeat", 0, 4, 4),
         Api(13, "leave_group", 0, 5, 4, items_max=ONE_STEP_ITEMS_MAX),

@@ -1,4 +1,4 @@
-"""Fetch (key 1), versions 4 to 17, by hand.
+"""Fetch (key 1), versions 4 to 18, by hand.
 
     request  v4: replica_id i32, max_wait_ms i32, min_bytes i32, max_bytes i32, isolation_level i8,
                  topics [topic string, [partition i32, fetch_offset i64, partition_max_bytes i32]]
@@ -11,6 +11,7 @@
             v13: topic ids for names (KIP-516)
             v15: replica_id leaves for tag 1 {replica_id, replica_epoch} (KIP-903)
             v17: a partition may have tag 0, the id of a directory, which only KRaft brokers send (KIP-853)
+            v18: and tag 1, the high watermark that a replica of KRaft's metadata knows (KIP-1166)
     response v4: throttle_time_ms i32, topics [topic string, [partition i32, error i16, high_watermark i64,
                  last_stable_offset i64, aborted transactions [producer_id i64, first_offset i64] or null,
                  records bytes]]

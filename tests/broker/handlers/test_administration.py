@@ -436,6 +436,17 @@ class TestListOffsets:
         assert self.ask(node, list_offsets.EARLIEST_LOCAL, 7).error_code == ErrorCode.unsupported_version
         assert self.ask(node, -99).error_code == ErrorCode.unsupported_version
 
+    @pytest.mark.parametrize(
+        ("timestamp", "since"), [(list_offsets.LATEST_TIERED, 9), (list_offsets.EARLIEST_PENDING_UPLOAD, 11)]
+    )
+    def test_no_record_is_tiered(self, node: NodeHarness, timestamp: int, since: int) -> None:
+        node.create_topic("t")
+        node.produce("t", b"a", b"b")
+        for version in range(since, 12):
+            told = self.ask(node, timestamp, version)
+            assert (told.error_code, told.offset, told.timestamp, told.leader_epoch) == (ErrorCode.none, -1, -1, -1)
+        assert self.ask(node, timestamp, since - 1).error_code == ErrorCode.unsupported_version
+
     def test_records_that_may_not_be_read_yet_are_not_found(self, node: NodeHarness) -> None:
         node.create_topic("t", flush_messages="2")
         node.produce("t", b"a", b"b")

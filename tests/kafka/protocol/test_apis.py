@@ -16,8 +16,8 @@ from highwater.kafka.protocol.apis import APIS, Api
 # kafka-python 3, aiokafka 0.14, kafkajs, Java 4.x (KIP-896), Sarama, franz-go. None where no client sets a bound.
 BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     0: (7, 7, range(12)),
-    1: (11, 11, range(18)),
-    2: (3, 2, range(10)),
+    1: (11, 11, range(19)),
+    2: (3, 2, range(12)),
     3: (5, 4, range(14)),
     8: (3, 7, range(10)),
     9: (3, 7, range(10)),
@@ -71,12 +71,12 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
 # for nothing that is not here.
 PARITY: dict[int, tuple[int, int]] = {
     0: (0, 11),
-    1: (4, 16),
-    2: (0, 8),
+    1: (4, 18),
+    2: (0, 11),
     3: (0, 13),
     8: (2, 9),
     9: (1, 9),
-    10: (0, 4),
+    10: (0, 5),
     11: (0, 9),
     12: (0, 4),
     13: (0, 5),
