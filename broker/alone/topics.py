@@ -205,6 +205,7 @@ class LocalTopics:
         then: Callable[[PartitionOutcomes], None],
         *,
         timeout_ms: int,
+        may_change_replication_factor: bool = True,
     ) -> None:
         """This broker is the only one, so the only valid target is the present replica: nothing moves."""
         then(

@@ -394,8 +394,9 @@ class ClusterAdministration:
         then: Callable[[PartitionOutcomes], None],
         *,
         timeout_ms: int,
+        may_change_replication_factor: bool = True,
     ) -> None:
-        self._controller.alter_reassignments(wanted, then)
+        self._controller.alter_reassignments(wanted, then, may_change_replication_factor)
 
     def list_reassignments(
         self,

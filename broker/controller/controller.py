@@ -432,11 +432,12 @@ class Controller:
         self,
         wanted: Mapping[TopicPartition, Sequence[int] | None],
         then: Callable[[PartitionOutcomes], None],
+        may_change_replication_factor: bool,
     ) -> None:
         """AlterPartitionReassignments: what is wrong with each, or with all."""
 
         def alter(term: Term) -> Rounds[PartitionOutcomes]:
-            return (yield from term.reassignments.alter(wanted))
+            return (yield from term.reassignments.alter(wanted, may_change_replication_factor))
 
         moved: PartitionOutcomes = NOT_CONTROLLER
         self.submit(alter, then, if_moved=moved)

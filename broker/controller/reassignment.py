@@ -76,13 +76,13 @@ class Reassignments:
         yield from self._go_on(self._context.reassigning - begun)
 
     def alter(
-        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None], may_change_replication_factor: bool
     ) -> Rounds[dict[TopicPartition, Problem | None]]:
         """Have these move to the target given with each, or back to where they came from (None)."""
         results: dict[TopicPartition, Problem | None] = {}
         accepted: dict[TopicPartition, ReplicaAssignment] = {}
         for key, target in wanted.items():
-            change = self._plan(key, target)
+            change = self._plan(key, target, may_change_replication_factor)
             results[key] = change if isinstance(change, Problem) else None
             if not isinstance(change, Problem):
                 accepted[key] = change
@@ -127,7 +127,9 @@ class Reassignments:
         moving = self._context.reassigning
         yield from self._go_on([key for key in moving if is_wanted(key, self._context[key].assignment)])
 
-    def _plan(self, key: TopicPartition, target: Sequence[int] | None) -> ReplicaAssignment | Problem:
+    def _plan(
+        self, key: TopicPartition, target: Sequence[int] | None, may_change_replication_factor: bool
+    ) -> ReplicaAssignment | Problem:
         partition = self._context.get(key)
         present = ReplicaAssignment(()) if partition is None else partition.assignment
         if target is None:
@@ -147,6 +149,12 @@ class Reassignments:
             if live.issuperset(change.adding):
                 if partition is None or self._context.is_to_be_deleted(key[0]):
                     return _UNKNOWN
+                present_count = len(present.target)
+                if len(target) != present_count and not may_change_replication_factor:
+                    return Problem(
+                        ErrorCode.invalid_replication_factor,
+                        f"The replication factor is changed from {present_count} to {len(target)}",
+                    )
                 return _WOULD_LOSE if self._would_lose(key, change) else change
             reason = (
                 "Replica assignment has brokers that are not alive. "

@@ -1,7 +1,9 @@
-"""AlterPartitionReassignments: v0-v0 (key 45)
+"""AlterPartitionReassignments: v0-v1 (key 45)
 
 Behaviour (KIP-455): each partition by itself; null replicas cancel a move (NO_REASSIGNMENT_IN_PROGRESS without one).
 The answer comes when the move has begun, not when it is done.
+
+Versions: v1 can forbid that a partition gets more or fewer replicas (KIP-860): INVALID_REPLICATION_FACTOR.
 """
 
 from __future__ import annotations
@@ -25,8 +27,12 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         for partition in topic.partitions
     }
     deferred = Deferred()
+    may_change = getattr(request, "allow_replication_factor_change", True)
     node.administration.alter_reassignments(
-        wanted, lambda results: deferred.complete(lambda: _answer(results)), timeout_ms=milliseconds(request.timeout)
+        wanted,
+        lambda results: deferred.complete(lambda: _answer(results) | {"allow_replication_factor_change": may_change}),
+        timeout_ms=milliseconds(request.timeout),
+        may_change_replication_factor=may_change,
     )
     return deferred.now_or_later()
 

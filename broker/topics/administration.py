@@ -150,6 +150,7 @@ class Administration(Protocol):
         then: Callable[[PartitionOutcomes], None],
         *,
         timeout_ms: int,
+        may_change_replication_factor: bool = True,
     ) -> None:
         """Begin to move partitions to these replicas, or cancel a move (None); answered when it began (KIP-455)."""
 

@@ -91,7 +91,7 @@ APIS: Final = {
         Api(42, "delete_groups", 0, 2, 2),
         Api(43, "elect_leaders", 0, 2, 2),
         Api(44, "incremental_alter_configs", 0, 1, 1, items_max=ONE_STEP_ITEMS_MAX),
-        Api(45, "alter_partition_reassignments", 0, 0, 0),
+        Api(45, "alter_partition_reassignments", 0, 1, 0),
         Api(46, "list_partition_reassignments", 0, 0, 0),
         Api(47, "offset_delete", 0, 0, _NEVER),
         Api(48, "describe_client_quotas", 0, 1, 1),

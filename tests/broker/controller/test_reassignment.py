@@ -18,10 +18,12 @@ from tests.broker.controller.administered import AdministeredCluster, partitions
 T0 = ("t", 0)
 
 
-def alter(cluster: AdministeredCluster, wanted: dict[TopicPartition, list[int] | None]) -> dict[TopicPartition, Any]:
+def alter(
+    cluster: AdministeredCluster, wanted: dict[TopicPartition, list[int] | None], **rules: bool
+) -> dict[TopicPartition, Any]:
     """The error of each, none for those that began to move."""
     results: list[Any] = []
-    cluster.administration.alter_reassignments(wanted, results.append, timeout_ms=1000)
+    cluster.administration.alter_reassignments(wanted, results.append, timeout_ms=1000, **rules)
     cluster.run()
     (result,) = results
     assert isinstance(result, dict)
@@ -55,6 +57,18 @@ def moving_cluster() -> AdministeredCluster:
     cluster.make_partitions("t", [1, 2, 3])
     cluster.forget()
     return cluster
+
+
+def test_a_move_can_be_held_to_the_number_of_replicas() -> None:
+    """Where a partition moves already, to the number that it will have (KIP-860)."""
+    cluster = moving_cluster()
+    for target in ([1, 2], [1, 2, 3, 4]):
+        refused = alter(cluster, {T0: target}, may_change_replication_factor=False)
+        assert refused == {T0: ErrorCode.invalid_replication_factor}
+    assert cluster.assignment("t") == {0: ReplicaAssignment((1, 2, 3))}
+    assert alter(cluster, {T0: [4, 5, 6]}, may_change_replication_factor=False) == {T0: ErrorCode.none}
+    assert alter(cluster, {T0: [1, 5, 6]}, may_change_replication_factor=False) == {T0: ErrorCode.none}
+    assert alter(cluster, {T0: [1, 5]}) == {T0: ErrorCode.none}
 
 
 def test_it_goes_through_the_states_that_kafka_describes() -> None:

@@ -27,6 +27,7 @@ def test_no_partition_is_moving(node: NodeHarness) -> None:
     assert (answer.error_code, answer.topics) == (ErrorCode.none, ())
 
 
+@pytest.mark.parametrize("version", versions("alter_partition_reassignments"))
 @pytest.mark.parametrize(
     ("topic", "replicas", "error"),
     [
@@ -40,12 +41,14 @@ def test_no_partition_is_moving(node: NodeHarness) -> None:
     ],
 )
 def test_a_partition_can_only_be_where_it_is(
-    node: NodeHarness, topic: str, replicas: list[int] | None, error: ErrorCode
+    node: NodeHarness, version: int, topic: str, replicas: list[int] | None, error: ErrorCode
 ) -> None:
     node.create_topic("t")
     wanted: dict[str, Any] = {"name": topic, "partitions": [{"partition_index": 0, "replicas": replicas}]}
-    answer = node.ask("alter_partition_reassignments", 0, topics=[wanted], timeout=1000)
+    rule = {"allow_replication_factor_change": False} if version >= 1 else {}
+    answer = node.ask("alter_partition_reassignments", version, topics=[wanted], timeout=1000, **rule)
     assert answer.error_code == ErrorCode.none
+    assert getattr(answer, "allow_replication_factor_change", False) is False
     (told,) = answer.responses
     assert (told.name, told.partitions[0].error_code) == (topic, error)
     assert (told.partitions[0].error_message is None) == (error is ErrorCode.none)
