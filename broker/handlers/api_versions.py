@@ -1,4 +1,4 @@
-"""ApiVersions: v0-v4 (key 18)
+"""ApiVersions: v0-v5 (key 18)
 
 Behaviour:
 * Returns the table of highwater.kafka.protocol.apis; in a cluster also the APIs between brokers.
@@ -8,10 +8,13 @@ Behaviour:
 Versions:
 * v3 brings the client's software name and version, which must have a valid form (KIP-511).
 * v4 allows features whose least version is 0 (KIP-1022); there are none here.
+* v5 brings the cluster and the broker that the client looks for (KIP-1242), both or none: INVALID_REQUEST for only one,
+  REBOOTSTRAP_REQUIRED where they are others, as an address may be another broker's by now.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -21,9 +24,13 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
+from highwater.common.log_lines import bounded
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, Api
 
+_logger = logging.getLogger(__name__)
+
+_ANY_NODE: Final = -1
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -34,6 +41,21 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return _answer(ErrorCode.invalid_request, ())
+    if context.version >= 5 and (request.cluster_id is not None or request.node_id != _ANY_NODE):
+        if request.cluster_id is None or request.node_id == _ANY_NODE:
+            return _answer(ErrorCode.invalid_request, ())
+        cluster_id = node.cluster.cluster_id
+        if (request.cluster_id, request.node_id) != (cluster_id, node.broker_id):
+            _logger.info(
+                "a client at %s looks for broker %d of cluster %s, but this is broker %d of cluster %s: it has to "
+                "rebootstrap; if this comes again and again, a proxy or a port forward leads to the wrong broker",
+                context.client.host,
+                request.node_id,
+                bounded(repr(request.cluster_id)),
+                node.broker_id,
+                cluster_id,
+            )
+            return _answer(ErrorCode.rebootstrap_required, ())
     return [_encoded(context.version, node.member is not None)]
 
 

@@ -1,7 +1,9 @@
-"""DeleteGroups: v0-v2 (key 42)
+"""DeleteGroups: v0-v3 (key 42)
 
 Behaviour: each group by itself, with all its offsets; the answer comes when the log has the tombstones. A group with
 members: NON_EMPTY_GROUP; an unknown group: GROUP_ID_NOT_FOUND.
+
+Versions: v3 brings a message, which Kafka has for groups of Kafka Streams alone: null here, as the errors say all.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Codecs of the APIs that are not hot: kio's classes, loaded when a version is first needed.
 
-Versions that kio lacks are made from those that it has, by kafka.protocol.older_schemas; APIs that it lacks stand in
+Versions that kio lacks are made from those that it has, by kafka.protocol.derived_schemas; APIs that it lacks stand in
 highwater.kafka.protocol.cluster_schemas.
 
 Requests are read by our own bounds-checked decoder along kio's schemas, not by kio's: kio 0.6 reserves memory for as
@@ -32,7 +32,7 @@ from kio.static.constants import EntityType
 
 from highwater.common.log_lines import bounded
 from highwater.kafka.pacing import array, each, give_way, paced
-from highwater.kafka.protocol import older_schemas
+from highwater.kafka.protocol import derived_schemas
 from highwater.kafka.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError, error_code_of
 
 Answer = dict[str, Any]
@@ -80,9 +80,9 @@ def response_type(schema: str, version: int) -> type[Any]:
 
 @functools.cache
 def _entity(schema: str, version: int, kind: EntityType) -> type[Any]:
-    newer = older_schemas.newer_version(schema, version)
-    if newer is not None:
-        return older_schemas.derive(schema, version, kind, _entity(schema, newer, kind))
+    base = derived_schemas.base_version(schema, version)
+    if base is not None:
+        return derived_schemas.derive(schema, version, kind, _entity(schema, base, kind))
     if schema not in schema_name_map:
         from highwater.kafka.protocol import cluster_schemas  # here, as only brokers of a cluster exchange them
 
@@ -218,7 +218,7 @@ def builder(schema: str, version: int, kind: EntityType) -> Build:
 
     def other_versions() -> Iterator[type[Any]]:
         if schema in schema_name_map:
-            versions = (*older_schemas.versions(schema), *schema_name_map[schema])
+            versions = (*derived_schemas.versions(schema), *schema_name_map[schema])
         else:
             from highwater.kafka.protocol import cluster_schemas
 

@@ -32,14 +32,28 @@ class TestApiVersions:
         if version >= 3:
             assert answer.finalized_features == ()
 
-    @pytest.mark.parametrize("version", [5, 127])
+    @pytest.mark.parametrize("version", [6, 127])
     def test_a_newer_version_is_answered_in_the_oldest_format(self, node: NodeHarness, version: int) -> None:
         """KIP-511: clients begin with their newest version, and read the answer as version 0."""
         reply = node.send(struct.pack(">hhih", API_VERSIONS, version, 1, -1) + b"\x00whatever")
         assert isinstance(reply, list)
         answer = decode_answer("api_versions", 0, reply)
         assert answer.error_code == ErrorCode.unsupported_version
-        assert [(entry.api_key, entry.max_version) for entry in answer.api_keys] == [(API_VERSIONS, 4)]
+        assert [(entry.api_key, entry.max_version) for entry in answer.api_keys] == [(API_VERSIONS, 5)]
+
+    def test_a_client_that_looks_for_another_broker_has_to_rebootstrap(self, node: NodeHarness) -> None:
+        """KIP-1242. A client that knows no broker yet, as at a shared bootstrap port, names none."""
+        ours = node.store.cluster_id
+
+        def asked(cluster_id: str | None, node_id: int) -> tuple[ErrorCode, bool]:
+            software = {"client_software_name": "a", "client_software_version": "1"}
+            answer = node.ask("api_versions", 5, cluster_id=cluster_id, node_id=node_id, **software)
+            return answer.error_code, bool(answer.api_keys)
+
+        assert asked(None, -1) == asked(ours, 0) == (ErrorCode.none, True)
+        for cluster_id, node_id in ((ours, 1), ("another", 0), ("", 0), ("x" * 30_000, 2_000_000)):
+            assert asked(cluster_id, node_id) == (ErrorCode.rebootstrap_required, False)
+        assert asked(ours, -1) == asked(None, 0) == (ErrorCode.invalid_request, False)
 
     @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "ä"])
     def test_software_names_must_look_like_one(self, node: NodeHarness, name: str) -> None:

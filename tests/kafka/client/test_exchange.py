@@ -74,7 +74,7 @@ def test_the_first_request_asks_for_versions() -> None:
     assert exchange.data_to_send() == b""
     exchange.received(answer(header, api_keys=SERVED))
     assert exchange.session is not None
-    assert exchange.session.versions[10] == (0, 4)
+    assert exchange.session.versions[10] == (0, api_of(10).max_version)
 
 
 def test_an_older_broker_answers_in_version_0() -> None:
@@ -163,10 +163,10 @@ def test_a_login_where_there_is_none() -> None:
 
 def test_requests_that_the_broker_does_not_serve() -> None:
     exchange = ready()
-    newer = cold_request("find_coordinator", 5, 6, {}, lambda found: found)
-    with pytest.raises(
-        UnservedError, match=r"^it serves FindCoordinator in versions 0 to 4, and a version from 5 to 6 is needed$"
-    ):
+    served = api_of(10).max_version
+    newer = cold_request("find_coordinator", served + 1, served + 2, {}, lambda found: found)
+    needed = f"a version from {served + 1} to {served + 2} is needed"
+    with pytest.raises(UnservedError, match=rf"^it serves FindCoordinator in versions 0 to {served}, and {needed}$"):
         exchange.ask(newer)
     groups = cold_request("consumer_group_describe", 0, 0, {}, lambda found: found)
     with pytest.raises(UnservedError, match=r"^it does not serve ConsumerGroupDescribe$"):

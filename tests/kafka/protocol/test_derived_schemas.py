@@ -1,4 +1,4 @@
-"""The versions that kio lacks against the bytes that Apache Kafka 3.9 makes of them (golden/OlderVersions.java)."""
+"""The versions that kio lacks against bytes that Apache Kafka makes of them (golden/*.java: 3.9 older, 4.4 newer)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEW_TOPIC: Final = {
 _NOT_CREATED: Final = {"name": "t", "error_code": ErrorCode.topic_already_exists}
 _EPOCH_ASKED: Final = {"topics": [{"topic": "t", "partitions": [{"partition": 3, "leader_epoch": 5}]}]}
 _EPOCH_END: Final = {"partition": 3, "leader_epoch": 5, "end_offset": 77}
-# What OlderVersions.java says, in our words; an answer may tell more than the version has room for.
+# What the Java programs say, in our words; an answer may tell more than the version has room for.
 SAID: Final[dict[tuple[str, int], tuple[dict[str, Any], dict[str, Any]]]] = {
     ("list_offsets", 0): (
         {
@@ -168,12 +168,28 @@ SAID: Final[dict[tuple[str, int], tuple[dict[str, Any], dict[str, Any]]]] = {
             ],
         },
     ),
+    ("api_versions", 5): (
+        {"client_software_name": "a-client", "client_software_version": "1.0", "cluster_id": "c", "node_id": 3},
+        {
+            "error_code": ErrorCode.rebootstrap_required,
+            "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 5}],
+            "throttle_time": 11,
+        },
+    ),
+    ("delete_groups", 3): (
+        {"groups_names": ["g", "h"]},
+        {
+            "throttle_time": 11,
+            "results": [{"group_id": "g", "error_code": ErrorCode.non_empty_group, "error_message": "no"}],
+        },
+    ),
 }
 
 
 def golden() -> dict[tuple[str, int, str], bytes]:
-    lines = (Path(__file__).parent / "golden" / "older_versions.txt").read_text().splitlines()
-    fields = (line.split() for line in lines)
+    folder = Path(__file__).parent / "golden"
+    texts = ((folder / name).read_text() for name in ("older_versions.txt", "newer_versions.txt"))
+    fields = (line.split() for text in texts for line in text.splitlines())
     return {(name, int(version), kind): bytes.fromhex(text) for name, version, kind, text in fields}
 
 
@@ -183,7 +199,8 @@ def test_kafka_says_all_that_is_told_here() -> None:
 
 @pytest.mark.parametrize(("name", "version"), SAID)
 def test_requests_are_read_as_kafka_writes_them(name: str, version: int) -> None:
-    decoder = Decoder(memoryview(golden()[name, version, "request"]))
+    flexible = cold._entity(name, version, EntityType.request).__flexible__
+    decoder = Decoder(memoryview(golden()[name, version, "request"]), flexible=flexible)
     request = cold.decode_request(name, version, decoder)
     assert decoder.remaining == 0
     assert request == cold.builder(name, version, EntityType.request)(SAID[name, version][0])
