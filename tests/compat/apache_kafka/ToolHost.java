@@ -14,11 +14,11 @@ import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import org.apache.kafka.common.utils.Exit;
 
 public class ToolHost {
     /** A stream that stays where it is while what it writes to changes: Scala's println keeps the first one it meets. */
@@ -94,8 +94,14 @@ public class ToolHost {
         Switch out = new Switch(), err = new Switch();
         System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
-        Exit.setExitProcedure((status, message) -> call.exit(status));
-        Exit.setHaltProcedure((status, message) -> call.exit(status));
+        Class<?> exit = exitOfKafka();
+        Class<?> procedure = Class.forName(exit.getName() + "$Procedure");
+        Object toCall = Proxy.newProxyInstance(exit.getClassLoader(), new Class<?>[] {procedure}, (self, method, values) -> {
+            call.exit((Integer) values[0]);
+            return null;
+        });
+        exit.getMethod("setExitProcedure", procedure).invoke(null, toCall);
+        exit.getMethod("setHaltProcedure", procedure).invoke(null, toCall);
         while (true) {
             String[] words;
             try {
@@ -121,6 +127,15 @@ public class ToolHost {
                 answers.write(text);
             }
             answers.flush();
+        }
+    }
+
+    /** Kafka 4.4 moved it to another package. */
+    private static Class<?> exitOfKafka() throws ClassNotFoundException {
+        try {
+            return Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException before44) {
+            return Class.forName("org.apache.kafka.common.utils.Exit");
         }
     }
 
