@@ -115,16 +115,17 @@ def main(
                     write_bill(there, _digest(path), build, kind.parts(path))
     chosen = _places(tests)
     untested = "not tested" if tests is Tests.NONE else "not tested: no such Python or processor here"
-    rows, failed = [], False
+    _write_digests(out)
+    failed = False
     for kind, paths in made.items():
         for path in (out / path.name for path in paths):
+            _print_file(path)
             try:
                 seen = kind.test(path, chosen) or [untested]
             except UsageError as error:
                 seen, failed = [f"FAILED: {error}"], True
-            rows.append((path, seen))
-    _write_digests(out)
-    _print_table(rows)
+            for line in seen:
+                typer.echo(f"    {line}")
     left_out = [each.left_out() for name, each in (("compiled", compiled), ("deb", deb)) if name in wanted]
     for line in filter(None, (*missing, *left_out)):
         typer.echo(f"NOT BUILT: {line}")
@@ -166,11 +167,8 @@ def _write_digests(out: Path) -> None:
     (out / "SHA256SUMS").write_text("".join(f"{_digest(path)}  {path.name}\n" for path in files), "utf-8")
 
 
-def _print_table(rows: Iterable[tuple[Path, list[str]]]) -> None:
-    for path, seen in rows:
-        typer.echo(f"{path.name}\n    {size_text(path.stat().st_size)}, SHA-256 {_digest(path)[:16]}, two builds alike")
-        for line in seen:
-            typer.echo(f"    {line}")
+def _print_file(path: Path) -> None:
+    typer.echo(f"{path.name}\n    {size_text(path.stat().st_size)}, SHA-256 {_digest(path)[:16]}, two builds alike")
 
 
 def _end(status: int, line: str) -> None:
