@@ -138,6 +138,11 @@ def ratio_text(ratio: float) -> str:
     return f"{significant(ratio, _SIGNIFICANT_DIGITS + (1 <= ratio < _NEXT_TO_ONE))}×"
 
 
+def shortened(text: str, most: int) -> str:
+    """The text, or its beginning and `…` where it has more than `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def plural(count: int, noun: str) -> str:
     ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
     return f"{count_text(count)} {noun}{ending}"

@@ -8,6 +8,7 @@ from typing import Final
 
 from rich.text import Text
 
+from highwater.common.units import shortened
 from highwater.results.analysis.evidence import Evidence, EvidenceRow, RowState
 
 _MARKS: Final = {
@@ -38,11 +39,11 @@ def evidence_lines(evidence: Evidence, width: int) -> Iterator[Text]:
     columns = width - label_width - words_width - 2 * len(_GAP)
     is_narrow = columns < _FEWEST_COLUMNS
     axis = _Axis(evidence, min(_MOST_COLUMNS, width if is_narrow else columns))
-    yield Text(_shortened(evidence.title, width), "bold")
+    yield Text(shortened(evidence.title, width), "bold")
     for row, text in zip(evidence.rows, words, strict=True):
         style = _STYLES[row.state]
         if is_narrow:
-            yield Text(_shortened(_GAP.join(filter(None, (row.label, text))), width), style)
+            yield Text(shortened(_GAP.join(filter(None, (row.label, text))), width), style)
             yield axis.drawn(row)
         else:
             yield Text.assemble((f"{row.label:<{label_width}}{_GAP}", style), axis.drawn(row), (_GAP + text, style))
@@ -102,9 +103,5 @@ def _filled(parts: list[str], width: int) -> Iterator[str]:
         if len(longer) > width and line:
             yield line
             longer = part
-        line = _shortened(longer, width)
+        line = shortened(longer, width)
     yield line
-
-
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"

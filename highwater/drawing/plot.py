@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
+from highwater.common.units import shortened
 from highwater.drawing.axes import Axis
 from highwater.drawing.downsample import Point, downsampled
 from highwater.drawing.svg import coordinate, element
@@ -203,7 +204,7 @@ def dot_panel(
     most_trials = max((len(group.dots) for row in rows for group in row.groups), default=0)
     row_height = 28.0 + 3.0 * min(max(most_trials - 3, 0), 6)
     room = int(width * 0.42 / _TEXT_WIDTH)
-    labels = [_shortened(row.label, room) for row in rows]
+    labels = [shortened(row.label, room) for row in rows]
     size = Size(width, round((62 if bounds else 48) + row_height * len(rows)))
     plot = _Plot(
         left=16 + _TEXT_WIDTH * max(len(label) for label in labels),
@@ -394,7 +395,7 @@ def _marker(slot: int, x: float, y: float) -> str:
 
 
 def _end_label(series: Series) -> str:
-    return _shortened(series.short or series.name, 22)
+    return shortened(series.short or series.name, 22)
 
 
 def _end_labels(drawn: Sequence[tuple[Series, Sequence[Point]]], plot: _Plot) -> list[Markup]:
@@ -523,7 +524,3 @@ def _dots(group: DotGroup, plot: _Plot, middle: float, row_height: float) -> lis
         d, kind = (_marker(group.slot, x, y), f"m{group.slot}") if dot.sound else (_cross(x, y), "cross s0")
         parts.append(element("path", element("title", dot.name), class_=f"m {kind}", d=d))
     return parts
-
-
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

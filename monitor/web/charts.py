@@ -8,6 +8,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from highwater.common.units import shortened
 from highwater.drawing.axes import Axis, clock, linear
 from highwater.drawing.downsample import Point as Drawn
 from highwater.drawing.plot import MOST_SERIES, Area, Series, Size, line_panel, path_data
@@ -114,11 +115,7 @@ def _value_axis(lines: Sequence[Line], unit: str, divisor: float, of_all: int) -
     label = unit or "count"
     if len(lines) < of_all:
         label += f": {', '.join(line.title for line in lines)}"
-    return linear(_shortened(label), unit, [line.top / divisor for line in lines], 5)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
+    return linear(shortened(label, _LONGEST_LABEL), unit, [line.top / divisor for line in lines], 5)
 
 
 def spark(line: Line, span: tuple[int, int], marks: Sequence[MarkGroup], summary: str) -> Markup:

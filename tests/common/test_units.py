@@ -16,6 +16,7 @@ from highwater.common.units import (
     percent_text,
     rate_text,
     ratio_text,
+    shortened,
     significant,
     size_text,
     wait_text,
@@ -128,3 +129,7 @@ def test_ratios_and_changes() -> None:
         "1.61×",
         "23.4×",
     ]
+
+
+def test_a_text_is_cut_at_the_width_that_it_has() -> None:
+    assert [shortened(text, 4) for text in ("", "four", "fives")] == ["", "four", "fiv…"]

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from highwater.admin.terminal import CommandError, UsageError, bytes_text, json_bytes, reporting, time_text
+from highwater.common.units import shortened
 from highwater.pipeline.errors import ClientError, PipelineError, SettingsError
 from highwater.pipeline.messaging import headers
 from highwater.pipeline.messaging.filter import FilterError
@@ -60,7 +61,7 @@ def row_of(record: Record) -> tuple[object, ...]:
         str(record.place),
         time_text(record.timestamp_ms),
         bytes_text(record.key),
-        shortened(bytes_text(record.value)),
+        shortened(bytes_text(record.value), 60),
         record.text(headers.DISPOSITION),
         record.text(headers.ATTEMPT),
         shortened(error, 120),
@@ -68,7 +69,3 @@ def row_of(record: Record) -> tuple[object, ...]:
 
 
 ROW_COLUMNS: Final = ("Record", "Time", "Key", "Value", "Disposition", "Attempts", "Error")
-
-
-def shortened(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
