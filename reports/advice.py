@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from highwater.common.units import NONE, change_span_text, change_text, plural
-from highwater.reports.blocks import Block, Bullet, Bullets, Column, Facts, Field, Section, Statements, Tone, table
+from highwater.reports.blocks import (
+    Block,
+    Bullet,
+    Bullets,
+    Column,
+    Facts,
+    Field,
+    Headline,
+    Section,
+    Statements,
+    Tone,
+    table,
+)
+from highwater.reports.evidence import evidence_blocks
 from highwater.reports.moments import minute_text
 from highwater.reports.page import Document
 from highwater.results.advice import (
+    ADVISED,
     Advice,
     AdviceOutcome,
     AdvisedOption,
@@ -19,6 +33,8 @@ from highwater.results.advice import (
     own_name,
     read_advice,
 )
+from highwater.results.analysis.advised import advice_evidence, advice_headline
+from highwater.results.analysis.statement import command_of
 from highwater.results.gate import SideEstimate
 from highwater.results.metrics import METRICS, value_text
 
@@ -40,16 +56,26 @@ def advice_document(directory: Path) -> Document:
         advice.name,
         advice.purpose,
         f"{meta}, {minute_text(advice.created_utc)}",
-        [*_evidence(advice), _would_change(advice), _searched(advice)],
+        [*_settings(advice), *_evidence(advice), _would_change(advice), _searched(advice)],
         [_decision(advice)],
         kind="advice",
     )
 
 
 def _decision(advice: Advice) -> Section:
-    """The first screen: what to do, and the settings to set."""
-    notes: list[tuple[str, Tone]] = [(line, "none") for line in advice.notes]
-    blocks: list[Block] = [Statements([(advice.sentence, _TONES[advice.outcome]), *notes])]
+    """The first screen: what to do, and what it changes."""
+    tone = _TONES[advice.outcome]
+    items: list[tuple[str, Tone]] = [(advice.sentence, tone), *((line, "none") for line in advice.notes)]
+    blocks: list[Block] = [
+        Headline(advice_headline(advice), tone),
+        *evidence_blocks(advice_evidence(advice)),
+        Statements(items, advice.next_step, command_of(advice.next_step), "The answer in full"),
+    ]
+    return Section("answer", "Decision", blocks, nav="Decision")
+
+
+def _settings(advice: Advice) -> Iterator[Section]:
+    """The settings to set."""
     for option in advice.options:
         if option.better:
             rows: list[list[str | Field]] = [
@@ -58,8 +84,8 @@ def _decision(advice: Advice) -> Section:
                 if item.in_use != item.advised
             ]
             header = [Column(name, text=True) for name in ("setting", "in use", "advised")]
-            blocks.append(table(header, rows, f"Settings of {option.name}"))
-    return Section("decision", "Decision", blocks, nav="Decision")
+            title = "Advised settings" if option.name == ADVISED else f"Settings of {option.name}"
+            yield Section(f"settings-{option.name}", title, [table(header, rows, title)], nav="Settings")
 
 
 def _evidence(advice: Advice) -> list[Section]:

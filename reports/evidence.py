@@ -40,9 +40,9 @@ def evidence_blocks(evidence: Evidence | None) -> list[Block]:
 
 def _words(evidence: Evidence, row: EvidenceRow) -> str:
     parts = [plural(len(row.dots), "trial")] if row.dots else []
-    if row.interval:
-        parts.append(f"95 % interval {' to '.join(map(evidence.text, row.interval))}")
-    return ", ".join(parts) or "no trial"
+    if row.interval and evidence.span_words:
+        parts.append(f"{evidence.span_words} {' to '.join(map(evidence.text, row.interval))}")
+    return ", ".join(parts) or row.figure or "no trial"
 
 
 class _Drawer:

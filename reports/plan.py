@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from highwater.common.units import change_text, count_text, percent_text, plural, significant, size_text, wait_text
-from highwater.drawing import axes
-from highwater.drawing.plot import Dot, DotGroup, DotRow, Level, dot_panel
 from highwater.drawing.quantity import as_sentence
 from highwater.reports.blocks import (
     Block,
@@ -15,42 +13,39 @@ from highwater.reports.blocks import (
     Code,
     Column,
     Field,
-    Figure,
-    Figures,
-    Panel,
+    Headline,
     Paragraph,
     Row,
     Section,
     Statements,
     Table,
     Tone,
-    View,
     table,
 )
+from highwater.reports.evidence import evidence_blocks
 from highwater.reports.page import Document
+from highwater.results.analysis.statement import command_of
 from highwater.studies.capacity.demand import Demand
 from highwater.studies.capacity.plan import AIMED_ERROR_RATIO, Plan
 from highwater.studies.capacity.text import (
     amount_text,
     answer,
+    beyond_measured,
     brokers_text,
+    evidence,
     growth_text,
+    headline,
     how_sure,
     lost_disk_text,
     measured_on,
     misses_aim,
-    next_text,
+    next_step,
     rate_text,
     reference_text,
 )
 
 # Above, a resource is near to what the plan may use of it.
 _NEAR: Final = 0.8
-# A telephone shows all of the chart.
-_WIDTH: Final = 440
-_LIMIT: Final = Level("limit", 100.0)
-# The axis has room for the name of the limit.
-_AXIS_PERCENT: Final = 120.0
 
 
 def plan_document(plan: Plan, load_text: str = "") -> Document:
@@ -73,21 +68,24 @@ def plan_document(plan: Plan, load_text: str = "") -> Document:
 
 
 def _answer(plan: Plan) -> Section:
-    tone: Tone = "good" if plan.fits else "bad"
+    is_doubtful = plan.origin is not None or misses_aim(plan) or not plan.predictions or beyond_measured(plan)
+    tone: Tone = "bad" if not plan.fits else "warn" if is_doubtful else "good"
+    step = next_step(plan)
     items: list[tuple[str, Tone]] = [(as_sentence(answer(plan)), tone)]
     if plan.origin is not None:
         items.append((as_sentence(reference_text(plan, plan.origin)), "warn"))
-    if plan.narrowing is not None:
-        items.append((as_sentence(f"next: {next_text(plan, plan.narrowing)}"), "none"))
     items.append(_how_sure(plan))
     if plan.other_memory:
         items.append((f"The ceilings are of a host with other memory: {plan.other_memory}.", "warn"))
     if growth := growth_text(plan):
         items.append((as_sentence(growth), "none"))
-    beyond = [each for each in plan.unknown if each.is_beyond_measured]
-    if beyond:
-        items.append((as_sentence(f"It is not known {beyond[0].what}"), "warn"))
-    return Section("answer", "Decision", [Statements(items)], tone=tone)
+    items += [(as_sentence(f"It is not known {each.what}"), "warn") for each in beyond_measured(plan)[:1]]
+    blocks = [
+        Headline(as_sentence(headline(plan)), tone),
+        *evidence_blocks(evidence(plan)),
+        Statements(items, step, command_of(step), "The answer in full"),
+    ]
+    return Section("answer", "Decision", blocks)
 
 
 def _how_sure(plan: Plan) -> tuple[str, Tone]:
@@ -122,7 +120,6 @@ def _why(plan: Plan) -> list[Block]:
     ]
     late = f" Groups of {', '.join(state.late_topics)} read from the disk." if state.late_topics else ""
     return [
-        Figures([_use_figure(plan, demands)]),
         Table(columns, rows, label="What the busiest broker needs"),
         Paragraph(
             f"One broker has {plural(state.partition_replicas, 'partition replica')} and "
@@ -136,31 +133,6 @@ def _why(plan: Plan) -> list[Block]:
 
 def _tone(demand: Demand) -> Tone:
     return "bad" if demand.use_ratio > 1 else "warn" if demand.use_ratio > _NEAR else "good"
-
-
-def _use_figure(plan: Plan, demands: list[Demand]) -> Figure:
-    title = f"The busiest of {plural(plan.state_brokers, 'broker')}, in per cent of what a plan may use"
-    finding = f"{demands[0].resource} is used most, {demands[1].resource} comes next."
-    # What never ends has no place on an axis.
-    shown = [demand for demand in demands if demand.use_ratio < 1e6]
-    x = axes.linear("% of what a plan may use", "%", [_AXIS_PERCENT, *(100 * demand.use_ratio for demand in shown)])
-    dot_rows = [
-        DotRow(
-            demand.resource,
-            [
-                DotGroup(
-                    1,
-                    "use",
-                    [Dot(100 * demand.use_ratio, f"{demand.resource}: {percent_text(demand.use_ratio)}", True)],
-                    None,
-                )
-            ],
-        )
-        for demand in shown
-    ]
-    drawing = dot_panel("plan-use", title, finding, dot_rows, x, _WIDTH, [_LIMIT])
-    data = table(["resource", "% of what a plan may use"], [[d.resource, percent_text(d.use_ratio)] for d in demands])
-    return Figure("use", title, as_sentence(finding), [View("", [Panel("", drawing)])], data, layout="narrow")
 
 
 def _change(plan: Plan) -> list[Block]:

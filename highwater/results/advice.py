@@ -134,6 +134,7 @@ class Advice(Model):
     notes: list[str] = Field(default=[], description="what stands beside the decision: its price, what matters of it")
     why: list[str]
     would_change: list[str] = Field(description="what would change the decision")
+    next_step: str = Field(default="", description="what to do now; how long it takes where it measures")
     options: list[AdvisedOption]
     search: SearchAccount
     confirmation_blocks: int

@@ -18,8 +18,17 @@ def test_the_first_section_says_the_decision_then_why_then_what_would_change_it(
     result = CliRunner().invoke(app, ["report", str(tmp_path / "out"), "--markdown"])
     assert result.exit_code == 0, result.output
     text = (tmp_path / "out" / "report.md").read_text()
-    places = [text.index(part) for part in ("Decision", "linger.ms", "Why", "What would change it")]
+    parts = (
+        "Decision",
+        "linger.ms",
+        "Advised against the settings in use",
+        "Next:",
+        "answer in full",
+        "## Advised",
+    )
+    places = [text.index(part) for part in (*parts, "## Why", "What would change it")]
     assert places == sorted(places)
+    assert f"Set what the files in {tmp_path / 'out'}/settings say" in advice.next_step
     result = CliRunner().invoke(app, ["report", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     page = (tmp_path / "out" / "report.html").read_text()

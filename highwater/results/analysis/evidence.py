@@ -70,6 +70,9 @@ class Evidence:
     """The names of limits that are too far away to be drawn."""
     overlap: tuple[float, float] | None = None
     """The span of the cells that are not decided."""
+    centre_words: str = "median"
+    span_words: str = "95 % interval"
+    """What a row's centre and its interval are; a span without words needs none."""
 
     @property
     def values(self) -> list[float]:
@@ -97,9 +100,9 @@ class Evidence:
         if self.is_change:
             found = [(name, "trial of head" if name == "usable" else words) for name, words in found]
         if any(row.centre is not None for row in self.rows):
-            found.append(("centre", "change, centre of the trials" if self.is_change else "median"))
-        if any(row.interval for row in self.rows):
-            found.append(("interval", "95 % interval"))
+            found.append(("centre", self.centre_words))
+        if self.span_words and any(row.interval for row in self.rows):
+            found.append(("interval", self.span_words))
         found += [("overlap", "not decided")] if self.overlap else []
         found += [("limit", limit.name) for limit in self.limits]
         return [*found, *([("limit", "aim")] if any(row.limits for row in self.rows) else [])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
@@ -23,7 +23,7 @@ from highwater.results.analysis.conclusions import estimate
 from highwater.results.analysis.delivered import broken_in
 from highwater.results.analysis.evidence import Dot, Evidence, EvidenceRow, Fate, Limit, RowState
 from highwater.results.analysis.statement import Statement
-from highwater.results.analysis_file import Search
+from highwater.results.analysis_file import ComparisonVerdict, Search
 from highwater.results.bounds import parse_bound
 from highwater.results.gate import Gate, MetricComparison
 from highwater.results.metrics import METRICS, MetricDefinition, value_text
@@ -184,47 +184,81 @@ def _search_evidence(search: Search) -> Evidence | None:
     return Evidence("Rates that were tried", "records/s", rows, limits) if rows else None
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """A change of one metric; dots: trials as ratios to the value that they are compared with."""
+
+    label: str
+    ratio: float
+    ci95: tuple[float, float] | None
+    verdict: ComparisonVerdict
+    dots: Sequence[Dot] = ()
+
+
 def comparison_evidence(metrics: Sequence[MetricComparison], sides: Sequence[Trials]) -> Evidence | None:
     """Changes of head against base, the worse ones first; trials as ratios to base's median, where there are some."""
     order = list(_VERDICTS)
     known = sorted((item for item in metrics if item.ratio is not None), key=lambda item: order.index(item.verdict))
-    shown = known[:_MOST_ROWS]
+    by_cell = {trials.cell: trials for trials in sides}
+    several = len({item.cell for item in known}) > 1
+    rows = [
+        ChangeRow(
+            f"{item.metric} · {item.cell}" if several else item.metric,
+            item.ratio or 1.0,
+            item.ci95,
+            item.verdict,
+            list(_ratios(item, by_cell.get(item.cell))),
+        )
+        for item in known
+    ]
+    return change_evidence("Head against base", rows)
+
+
+def change_evidence(title: str, changes: Sequence[ChangeRow], left_out: int = 0) -> Evidence | None:
+    """Changes on one axis, as many as fit a first screen, in their order; None without one.
+
+    left_out: how many more there are.
+    """
+    shown = changes[:_MOST_ROWS]
     if not shown:
         return None
-    by_cell = {trials.cell: trials for trials in sides}
-    ratios = [[*_ratios(item, by_cell.get(item.cell))] for item in shown]
-    ends = [value for item in shown for value in (item.ratio or 1.0, *(item.ci95 or ()))]
-    everything = [*ends, *(value for dots in ratios for value, _, _ in dots)]
-    as_ratio = max(everything) > _TWICE
+    ends = [value for change in shown for value in (change.ratio, *(change.ci95 or ()))]
+    as_ratio = max([*ends, *(dot.value for change in shown for dot in change.dots)]) > _TWICE
 
     def at(ratio: float) -> float:
         return ratio if as_ratio else 100 * (ratio - 1)
 
     rows = [
         EvidenceRow(
-            f"{item.metric} · {item.cell}" if len({one.cell for one in known}) > 1 else item.metric,
-            [Dot(at(value), fate, name) for value, fate, name in dots],
-            at(item.ratio or 1.0),
-            (at(item.ci95[0]), at(item.ci95[1])) if item.ci95 else None,
-            *_said(item),
-            _VERDICTS[item.verdict][0],
+            change.label,
+            [replace(dot, value=at(dot.value)) for dot in change.dots],
+            at(change.ratio),
+            (at(change.ci95[0]), at(change.ci95[1])) if change.ci95 else None,
+            *_said(change),
+            _VERDICTS[change.verdict][0],
         )
-        for item, dots in zip(shown, ratios, strict=True)
+        for change in shown
     ]
-    limits = [Limit("no change", at(1.0))]
-    title = "Head against base" + (", as a ratio" if as_ratio else "")
-    return Evidence(title, "×" if as_ratio else "%", rows, limits, len(known) - len(shown), is_change=True)
+    return Evidence(
+        title + (", as a ratio" if as_ratio else ""),
+        "×" if as_ratio else "%",
+        rows,
+        [Limit("no change", at(1.0))],
+        left_out + len(changes) - len(shown),
+        is_change=True,
+        centre_words="change, centre of the trials",
+    )
 
 
-def _said(item: MetricComparison) -> tuple[str, str]:
+def _said(change: ChangeRow) -> tuple[str, str]:
     """The change in figures, and what is concluded. Where none is shown, its interval says how large one may be."""
-    conclusion = _VERDICTS[item.verdict][1]
-    if item.verdict == "no_change" and item.ci95 is not None:
-        return "", f"{conclusion} ({change_span_text(*item.ci95)})"
-    return change_text(item.ratio or 1.0), conclusion
+    conclusion = _VERDICTS[change.verdict][1]
+    if change.verdict == "no_change" and change.ci95 is not None:
+        return "", f"{conclusion} ({change_span_text(*change.ci95)})"
+    return change_text(change.ratio), conclusion
 
 
-def _ratios(item: MetricComparison, trials: Trials | None) -> Iterator[tuple[float, Fate, str]]:
+def _ratios(item: MetricComparison, trials: Trials | None) -> Iterator[Dot]:
     definition = METRICS.get(item.metric)
     if definition is None or trials is None or not item.base.value:
         return
@@ -232,7 +266,8 @@ def _ratios(item: MetricComparison, trials: Trials | None) -> Iterator[tuple[flo
         for summary in summaries:
             if (value := definition.read(summary)) is not None:
                 fate: Fate = "base" if side == "base" else _fate(summary)
-                yield value / item.base.value, fate, f"{side}, trial {summary.trial}: {value_text(value, item.unit)}"
+                name = f"{side}, trial {summary.trial}: {value_text(value, item.unit)}"
+                yield Dot(value / item.base.value, fate, name)
 
 
 def gate_evidence(gate: Gate, summaries: Iterable[TrialSummary]) -> Evidence | None:

@@ -14,7 +14,7 @@ _MOST_FIGURES: Final = 3
 _NAMES: Final = re.compile(r"95 % interval|“[^“”]*”|\b[a-z]\w*(?:\.\d+)?", re.IGNORECASE)
 _FIGURE: Final = re.compile(r"\d[\d.,]*")
 _SPAN: Final = re.compile(r" \([−+\d][^()]*\)")
-_COMMAND: Final = " highwater bench "
+_COMMAND: Final = re.compile(r": (highwater .*)")
 
 StatementKind = Literal["delivery", "best", "objective", "aim", "search"]
 StatementState = Literal["good", "open", "bad", "plain"]
@@ -46,8 +46,7 @@ class Answer:
     @property
     def command(self) -> str:
         """The command that `next_step` ends with, to paste; empty if it has none."""
-        _, found, arguments = self.next_step.partition(_COMMAND)
-        return f"{_COMMAND.lstrip()}{arguments}" if found else ""
+        return command_of(self.next_step)
 
     @property
     def headline(self) -> Statement:
@@ -67,6 +66,12 @@ class Answer:
         for statement in self.statements:
             first.setdefault(statement.kind, statement.text)
         return " ".join(first.values())
+
+
+def command_of(next_step: str) -> str:
+    """The command that a next step ends with, to paste; empty if it has none."""
+    found = _COMMAND.search(next_step)
+    return found[1] if found else ""
 
 
 def joined(clauses: Iterable[str]) -> str:

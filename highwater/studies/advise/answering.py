@@ -7,10 +7,11 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.common.units import change_span_text, change_text, percent_text, plural
+from highwater.common.units import change_span_text, change_text, percent_text, plural, wait_text
 from highwater.results.advice import (
     CONFIRMATION,
     SEARCH,
+    SETTINGS,
     Advice,
     AdviceOutcome,
     AdvisedOption,
@@ -123,6 +124,7 @@ def concluded(
         notes=[line for option in better for line in (*_price(asked, option), *_worth(option))],
         why=[*reasons, *_why(asked, account, confirmation.blocks, options)],
         would_change=[*more_time, *_would_change(asked, better or options, account)],
+        next_step=_next_step(asked, better, options, out),
         options=options,
         search=account,
         confirmation_blocks=confirmation.blocks,
@@ -272,6 +274,19 @@ def _would_change(asked: Asked, options: Sequence[AdvisedOption], account: Searc
     return lines
 
 
+def _next_step(asked: Asked, better: Sequence[AdvisedOption], options: Sequence[AdvisedOption], out: str) -> str:
+    """Set what is advised; or which measurement decides most of what is open, and how long it takes."""
+    if better:
+        return f"Set what the files in {shlex.quote(f'{out}/{SETTINGS}')} say, on a host and with a load like these."
+    time_text = wait_text(2 * asked.question.budget_s)
+    twice = f"Ask again with twice the time (budget: {2 * asked.question.budget_s:g}s), which takes {time_text}"
+    if any(figure.is_aim and is_open(figure.against_in_use) for option in options for figure in option.figures):
+        return f"{twice} and narrows the intervals by about a third."
+    if options and mostly_usable(options[0].usability_in_use):
+        return f"{twice} and tries more of the values."
+    return f"Read why trials were not usable, or missed the bounds: highwater report {shlex.quote(f'{out}/{SEARCH}')}"
+
+
 def _commands(out: str, first: str) -> list[str]:
     """first: the variant that the answer is about."""
     directory = shlex.quote(f"{out}/{CONFIRMATION}")
@@ -311,6 +326,7 @@ def nothing_found(asked: Asked, found: Standing, account: SearchAccount, out: st
         sentence=sentence,
         why=_why(asked, account, 0, []),
         would_change=_would_change(asked, [], account),
+        next_step=_next_step(asked, [], [], out),
         options=[],
         search=account,
         confirmation_blocks=0,

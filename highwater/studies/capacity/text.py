@@ -1,9 +1,10 @@
-"""A plan as text for a terminal: the answer, then why, what would change it, what is not known."""
+"""A plan in words: the first screen, then why, what would change it, what is not known."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from highwater.common.units import (
     change_text,
@@ -14,6 +15,7 @@ from highwater.common.units import (
     size_text,
     wait_text,
 )
+from highwater.results.analysis.evidence import Evidence, EvidenceRow, Limit
 from highwater.studies.capacity.ceilings import Origin
 from highwater.studies.capacity.demand import Demand
 from highwater.studies.capacity.disks import Array
@@ -21,11 +23,79 @@ from highwater.studies.capacity.measured import WORKLOAD
 from highwater.studies.capacity.narrowing import Narrowing
 from highwater.studies.capacity.plan import AIMED_ERROR_RATIO, ENOUGH_TRIALS, REFUSED_ERROR_RATIO, DiskChoice, Plan
 from highwater.studies.capacity.stored import LOAD_FILE
+from highwater.studies.capacity.unknown import Unknown
 
+# Those that are used most; the table has them all.
+_MOST_ROWS: Final = 5
 _DECIMAL = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
-def answer(plan: Plan) -> str:
+def headline(plan: Plan) -> str:
+    """The plan in a sentence of at most three figures, and in words what keeps it from being sure."""
+    asked = plan.asked_brokers
+    if asked is None or asked < plan.least_brokers:
+        text = answer(plan, is_short=True)
+    else:
+        brokers, one = plural(asked, "broker"), asked == 1
+        if plan.fits:
+            text = f"{brokers} {'carries' if one else 'carry'} {_span(plan)}"
+        else:
+            sure = plan.brokers_low == plan.brokers_high
+            needed = f"needs {'' if sure else 'about '}{brokers_text(plan.brokers)}"
+            which = needed if plan.brokers else "fits no number of brokers"
+            text = f"{brokers} {'does' if one else 'do'} not carry this load, which {which}"
+        text += f"; {_binding(plan, is_short=True)}"
+    doubts = [
+        *(["measured on a reference host, not yours"] if plan.origin is not None else []),
+        *(["in doubt: the load goes beyond what was measured"] if beyond_measured(plan) else []),
+    ]
+    return "; ".join([text, *doubts])
+
+
+def evidence(plan: Plan) -> Evidence | None:
+    """What the busiest broker needs of each resource, as a share of what a plan may use of it."""
+    if plan.state is None:
+        return None
+    shown = plan.state.by_use[:_MOST_ROWS]
+    rows = []
+    for demand in shown:
+        usable = amount_text(demand.ceiling * demand.limit_ratio, demand.unit)
+        # What never ends has no place on an axis.
+        percent = 100 * demand.use_ratio if math.isfinite(demand.use_ratio) else None
+        rows.append(
+            EvidenceRow(
+                demand.resource,
+                [],
+                percent,
+                None if percent is None else (0.0, percent),
+                "never" if percent is None else percent_text(demand.use_ratio),
+                f"{amount_text(demand.amount, demand.unit)} of {usable}",
+                "bad" if demand.use_ratio > 1 else "plain",
+            )
+        )
+    return Evidence(
+        f"The busiest of {plural(plan.state_brokers, 'broker')}: what it needs of what a plan may use",
+        "%",
+        rows,
+        [Limit("all that a plan may use", 100.0)],
+        len(plan.state.demands) - len(shown),
+        centre_words="need of the busiest broker",
+        span_words="",
+    )
+
+
+def next_step(plan: Plan, load_file: str = LOAD_FILE) -> str:
+    """Which measurement makes the answer surer; empty if nothing is open."""
+    if plan.narrowing is not None:
+        return next_text(plan, plan.narrowing, load_file)
+    return next((each.find_out for each in beyond_measured(plan)), "")
+
+
+def beyond_measured(plan: Plan) -> list[Unknown]:
+    return [each for each in plan.unknown if each.is_beyond_measured]
+
+
+def answer(plan: Plan, *, is_short: bool = False) -> str:
     """The plan in one sentence."""
     if plan.asked_brokers is not None:
         return _reverse_answer(plan)
@@ -33,16 +103,14 @@ def answer(plan: Plan) -> str:
         worst = plan.state.by_use[0] if plan.state else None
         why = f": {_of(worst)} does not become less with more brokers" if worst else ""
         return f"no number of brokers carries this load{why}"
-    return f"{plural(plan.brokers, 'broker')}{_brokers_interval(plan)}; {_binding(plan)}"
+    return f"{plural(plan.brokers, 'broker')}{_brokers_interval(plan)}; {_binding(plan, is_short=is_short)}"
 
 
-def lines(plan: Plan, load_file: str = LOAD_FILE) -> Iterator[str]:
-    """load_file: as the user named it, for commands to paste."""
-    yield f"{plan.name}: {answer(plan)}"
+def lines(plan: Plan) -> Iterator[str]:
+    """What stands below the first screen."""
+    yield answer(plan)
     if plan.origin is not None:
         yield reference_text(plan, plan.origin)
-    if plan.narrowing is not None:
-        yield f"next: {next_text(plan, plan.narrowing, load_file)}"
     if plan.other_memory:
         yield f"ceilings of a host with other memory: {plan.other_memory}. The rest is as on the measured host"
     yield how_sure(plan)
@@ -76,18 +144,18 @@ def reference_text(plan: Plan, origin: Origin) -> str:
 
 def next_text(plan: Plan, found: Narrowing, load_file: str = LOAD_FILE) -> str:
     """The measurement that would narrow the answer most, how long it takes, and what would remain."""
-    remains = f"; the answer would then be about {span_text(plan, found.low, found.high)}"
+    remains = f"the answer would then be about {span_text(plan, found.low, found.high)}"
     if found.part == "load":
         return (
-            f"highwater monitor load-file observed.yaml -b BROKER:PORT --days 14 writes the rates that a monitor has "
-            f"seen (two weeks){remains}"
+            f"Take the rates that a monitor has seen (two weeks); {remains}: "
+            "highwater monitor load-file observed.yaml -b BROKER:PORT --days 14"
         )
     what = "what a disk of yours does" if found.part == "disk" else "what work costs your host"
     if plan.origin is not None:
-        return f"highwater plan {load_file} --measure 3min measures {what} in 3 minutes, on a quiet host{remains}"
+        return f"Measure {what} (3 minutes, on a quiet host); {remains}: highwater plan {load_file} --measure 3min"
     return (
-        f"highwater bench run {WORKLOAD} --launcher process --storage data=DIRECTORY --out results/ceilings measures "
-        f"{what} (half an hour){remains}"
+        f"Measure {what} (half an hour); {remains}: "
+        f"highwater bench run {WORKLOAD} --launcher process --storage data=DIRECTORY --out results/ceilings"
     )
 
 
@@ -207,12 +275,12 @@ def brokers_text(count: int | None) -> str:
     return "no number" if count is None else count_text(count)
 
 
-def _binding(plan: Plan) -> str:
+def _binding(plan: Plan, *, is_short: bool = False) -> str:
     """What limits the cluster, and what would be next."""
     if plan.state is None:
         return "no broker would be up"
     first, second = plan.state.by_use[:2]
-    used = "" if plan.origin is not None else f" ({percent_text(first.use_ratio)} of what a plan may use)"
+    used = "" if is_short or plan.origin is not None else f" ({percent_text(first.use_ratio)} of what a plan may use)"
     if plan.brokers is not None and plan.asked_brokers is None and plan.brokers == plan.least_brokers:
         return f"copies and brokers that may be down need no fewer; {_of(first)} is used most{used}, then {_of(second)}"
     return f"{_of(first)} binds{used}, then {_of(second)}"

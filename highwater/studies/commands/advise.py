@@ -208,14 +208,21 @@ def _tell(advice: Advice, directory: Path) -> None:
     from rich.console import Console
     from rich.markup import escape
 
+    from highwater.bench.display.tables import print_headline
+    from highwater.bench.display.wrapping import wrapped
     from highwater.common.figure_table import FigureTable
     from highwater.common.units import NONE
     from highwater.results.advice import SETTINGS
+    from highwater.results.analysis.advised import advice_evidence, advice_headline
     from highwater.results.metrics import value_text
 
     console = Console(highlight=False)
     style = {"better": "green", "nothing_better": "cyan", "nothing_usable": "red"}[advice.outcome]
-    console.print(f"\n[bold {style}]{escape(advice.sentence)}[/]", soft_wrap=True)
+    console.print()
+    print_headline(console, advice_headline(advice), f"bold {style}", advice_evidence(advice))
+    if advice.next_step:
+        console.print(escape(wrapped(f"next: {advice.next_step}", console.width)), soft_wrap=True)
+    console.print(escape(advice.sentence), soft_wrap=True)
     for line in advice.notes:
         console.print(escape(line), soft_wrap=True)
     for option in advice.options:

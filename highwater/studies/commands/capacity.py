@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from highwater.bench.commands.common import AsJson, StorageOption, one_line_errors
+
+if TYPE_CHECKING:
+    from highwater.studies.capacity.plan import Plan
 
 
 def plan(
@@ -70,7 +73,6 @@ def plan(
         from highwater.studies.capacity.measured import measured_of
         from highwater.studies.capacity.plan import make_plan
         from highwater.studies.capacity.stored import LOAD_FILE, PLAN_FILE, plan_text
-        from highwater.studies.capacity.text import lines
         from highwater.studies.commands.ceilings_sources import measured_for, network_bytes_per_s, results_of
 
         for option, directory in (("--inventory", inventory), ("--out", out)):
@@ -102,7 +104,10 @@ def plan(
             run = rehearsed(wanted, measured, results[0], rehearse, out, storage or [])
             measured = replace(measured_of([*results, run]), network_bytes_per_s=rates)
             made = make_plan(wanted, measured, today, brokers)
-        typer.echo(plan_text(made) if as_json else "\n".join(lines(made, str(load))))
+        if as_json:
+            typer.echo(plan_text(made))
+        else:
+            _show(made, str(load))
         if out is not None:
             _write(out, {PLAN_FILE: plan_text(made), LOAD_FILE: load.read_text("utf-8")})
             typer.echo(f"{out}: the plan; now: highwater report {out}", err=True)
@@ -115,6 +120,23 @@ def plan(
             typer.echo(
                 f"{inventory}: an inventory of {made.state_brokers} brokers; names and disks are to fill in", err=True
             )
+
+
+def _show(made: Plan, load_file: str) -> None:
+    """load_file: as the user named it, for commands to paste."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    from highwater.bench.display.tables import print_headline
+    from highwater.bench.display.wrapping import wrapped
+    from highwater.studies.capacity.text import evidence, headline, lines, next_step
+
+    console = Console(highlight=False)
+    style = "bold green" if made.fits else "bold red"
+    print_headline(console, f"{made.name}: {headline(made)}.", style, evidence(made))
+    if step := next_step(made, load_file):
+        console.print(escape(wrapped(f"next: {step}", console.width)), soft_wrap=True)
+    console.print(escape("\n".join(lines(made))), soft_wrap=True)
 
 
 def _check_empty(option: str, directory: Path) -> None:

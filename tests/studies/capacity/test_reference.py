@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from highwater.cli import app
 from highwater.common.errors import UsageError
+from highwater.results.analysis.statement import command_of
 from highwater.studies.capacity.ceilings import Measured, Origin, Prediction
 from highwater.studies.capacity.nearest import (
     LIKE_HOST_FACTOR,
@@ -32,7 +33,7 @@ from highwater.studies.capacity.reference_file import (
     parse_reference,
 )
 from highwater.studies.capacity.stored import plan_of, plan_text
-from highwater.studies.capacity.text import answer, lines
+from highwater.studies.capacity.text import answer, lines, next_step
 from highwater.studies.commands.ceilings_sources import REFERENCES
 from tests.studies.capacity.ceilings_run import ROOT, write_ceilings
 from tests.studies.capacity.samples import TEXT, load, load_with, measured
@@ -106,12 +107,15 @@ def test_each_shipped_host_makes_a_plan_and_is_anonymous(file: Path) -> None:
 def test_without_ceilings_the_answer_comes_first_and_says_whose_figures_it_has() -> None:
     done = plan(EXAMPLE)
     assert done.exit_code == 0, done.output
-    first, second, third, *_ = done.stdout.splitlines()
-    assert first.startswith("shop: ")
-    assert "%" not in first
-    assert second.startswith("from a reference host, not yours: ")
-    assert second.endswith("your disk is unknown")
-    assert third.startswith("next: highwater ")
+    shown = done.stdout.splitlines()
+    assert shown[0].startswith("shop: ")
+    assert "%" not in shown[0]
+    assert "; measured on a reference host, not yours" in shown[0]
+    assert shown[1].startswith("The busiest of ")
+    step, host = (next(n for n, line in enumerate(shown) if line.startswith(s)) for s in ("next: Measure ", "from a "))
+    assert step < host
+    assert shown[host].startswith("from a reference host, not yours: ")
+    assert shown[host].endswith("your disk is unknown")
 
 
 def test_a_file_of_what_was_written_is_read_as_it_was() -> None:
@@ -173,14 +177,13 @@ def test_the_measurement_that_would_narrow_most() -> None:
     from_reference = planned(nearest([reference()], HERE))
     assert from_reference.narrowing is not None
     assert from_reference.narrowing.part == "costs"
-    assert "highwater plan load.yaml --measure 3min measures what work costs your host in 3 minutes" in "\n".join(
-        lines(from_reference)
-    )
+    assert next_step(from_reference, "load.yaml").startswith("Measure what work costs your host (3 minutes, on a quiet")
+    assert command_of(next_step(from_reference, "load.yaml")) == "highwater plan load.yaml --measure 3min"
     wanted = load_with({"peak_bytes_per_s": 20e6, "batch_bytes": 1024}).model_copy(update={"range_ratio": 0.4})
     own = make_plan(wanted, measured(), date(2026, 11, 29))
     assert own.narrowing is not None
     assert own.narrowing.part == "load"
-    assert "next: highwater monitor load-file" in "\n".join(lines(own))
+    assert command_of(next_step(own)).startswith("highwater monitor load-file")
 
 
 def test_nothing_to_narrow_says_nothing() -> None:
@@ -188,7 +191,7 @@ def test_nothing_to_narrow_says_nothing() -> None:
     made = make_plan(load().model_copy(update={"range_ratio": 0.0}), exact, date(2026, 11, 29))
     assert made.brokers_low == made.brokers_high
     assert made.narrowing is None
-    assert "next: " not in "\n".join(lines(made))
+    assert next_step(made) == ""
 
 
 def test_brokers_that_are_asked_about_are_answered_from_a_reference() -> None:
@@ -196,7 +199,7 @@ def test_brokers_that_are_asked_about_are_answered_from_a_reference() -> None:
     assert " times this load (" in answer(made)
     assert made.narrowing is not None
     assert made.narrowing.low is not None
-    assert "times this load" in "\n".join(lines(made)).split("next: ")[1].splitlines()[0]
+    assert "times this load" in next_step(made)
 
 
 def test_each_host_is_predicted_from_the_nearest_other_from_three_kinds_on() -> None:
