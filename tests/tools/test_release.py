@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 import tomllib
 import zipfile
+from contextlib import nullcontext
+from fnmatch import fnmatch
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from highwater.common.errors import UsageError
 from tools.release import __main__ as release
 from tools.release import compiled
 from tools.release.archives import read_wheel, rewrite_tar, write_wheel
@@ -80,3 +85,42 @@ def test_the_bill_lists_what_is_needed_and_what_that_needs() -> None:
 
 def test_each_kind_can_be_asked_for() -> None:
     assert [each.value for each in release.Only] == [kind.name for kind in release.KINDS]
+
+
+NAMES = (
+    "highwater-docs-1.tar.gz",
+    "highwater-kafka-1.tar.gz",
+    "highwater_1-1~trixie_amd64.deb",
+    "highwater_kafka-1-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
+    "highwater_kafka-1-image-x86_64.tar",
+    "highwater_kafka-1-py3-none-any.whl",
+    "highwater_kafka-1.tar.gz",
+)
+
+
+def test_each_file_of_a_release_is_of_one_kind() -> None:
+    kinds = [[kind.name for kind in release.KINDS if fnmatch(name, kind.files)] for name in NAMES]
+    assert sorted(kinds) == sorted([kind.name] for kind in release.KINDS)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("", ""),
+        ("SHA256SUMS", "has no SHA256SUMS: name a folder that make release has filled"),
+        ("highwater_kafka-1.tar.gz", "has no highwater_kafka-*.tar.gz"),
+        ("highwater-docs-1.tar.gz", "highwater-docs-1.tar.gz is another file than SHA256SUMS says"),
+    ],
+)
+def test_files_of_an_earlier_build_are_those_that_were_built(tmp_path: Path, change: str, said: str) -> None:
+    for name in NAMES:
+        (tmp_path / name).write_text(name, "utf-8")
+    sums = "".join(f"{sha256(name.encode()).hexdigest()}  {name}\n" for name in NAMES)
+    (tmp_path / "SHA256SUMS").write_text(sums, "utf-8")
+    if "docs" in change:
+        (tmp_path / change).write_text("other", "utf-8")
+    elif change:
+        (tmp_path / change).unlink()
+    with pytest.raises(UsageError, match=re.escape(said)) if said else nullcontext():
+        found = release._earlier(release.KINDS, tmp_path)
+        assert sorted(path.name for paths in found.values() for path in paths) == list(NAMES)
