@@ -101,7 +101,7 @@ APIS: Final = {
         Api(60, "describe_cluster", 0, 2, 0),
         Api(61, "describe_producers", 0, 0, 0),
         Api(65, "describe_transactions", 0, 0, 0),
-        Api(66, "list_transactions", 0, 1, 0),
+        Api(66, "list_transactions", 0, 2, 0),
         # Refused, as Kafka does where `group.version` is 0: librdkafka waits for ever where the API is not there.
         Api(68, "consumer_group_heartbeat", 0, 1, 0, items_max=ONE_STEP_ITEMS_MAX),
     )

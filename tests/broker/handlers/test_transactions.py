@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -351,6 +352,19 @@ class TestAdministration:
         node.advance(1000)
         assert node.list(state_filters=["Ongoing"], duration_filter=1000) == {}
         assert node.list(state_filters=["Ongoing"], duration_filter=999) == {"x": "Ongoing"}
+
+    def test_list_by_a_pattern_of_ids(self, node: TransactionHarness) -> None:
+        """KIP-1152: the whole id has to match, in RE2's syntax; an empty pattern is none."""
+        for name in ("orders-1", "orders-22", "payments"):
+            node.init(name)
+
+        def listed(pattern: str | None) -> Any:
+            return node.list(version=2, transactional_id_pattern=pattern)
+
+        assert set(listed(None)) == set(listed("")) == {"orders-1", "orders-22", "payments"}
+        assert set(listed("orders-[0-9]+")) == {"orders-1", "orders-22"}
+        assert listed("orders") == {}
+        assert listed("(?!orders).*") == listed("(") == ErrorCode.invalid_regular_expression
 
     def test_states_that_do_not_exist_are_told_back(self, node: TransactionHarness) -> None:
         answer = node.ask("list_transactions", 0, state_filters=["Empty", "Nonsense"], producer_id_filters=[])

@@ -62,7 +62,7 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     60: (None, 0, range(3)),
     61: (None, None, range(1)),
     65: (None, 0, range(1)),
-    66: (None, 0, range(2)),
+    66: (None, 0, range(3)),
     68: (1, 1, range(2)),  # Kafka 4
 }
 
@@ -117,7 +117,7 @@ PARITY: dict[int, tuple[int, int]] = {
     60: (0, 2),
     61: (0, 0),
     65: (0, 0),
-    66: (0, 1),
+    66: (0, 2),
     68: (0, 1),
 }
 
