@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame
 from highwater.pipeline.database.address import read_address
 from highwater.pipeline.database.batch_transaction import Writer
 from highwater.pipeline.database.dialects import dialect_of
-from highwater.pipeline.database.frame import arrow_pieces, columns_of
+from highwater.pipeline.database.frame import columns_of
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.progress.in_hand import OncePerBatch, batch_in_hand
+from highwater.pipeline.sink.arrow_pieces import arrow_pieces
 
 _ONCE: Final = OncePerBatch()
 

@@ -26,7 +26,7 @@ _OF_WORKERS = (
 _TASKS = "pyspark.worker"
 _OF_TASKS = (
     "encodings.idna",
-    "highwater.pipeline.database.frame",
+    "highwater.pipeline.sink.arrow_pieces",
     "highwater.pipeline.files.parquet",
     # Half a second, and pyarrow imports it for the first table.
     "pandas",

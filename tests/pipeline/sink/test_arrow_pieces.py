@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from highwater.pipeline.database import frame as frame_module
-from highwater.pipeline.database.frame import arrow_pieces
+from highwater.pipeline.sink import arrow_pieces as arrow_pieces_module
+from highwater.pipeline.sink.arrow_pieces import arrow_pieces
 from highwater.pipeline.sink.errors import TaskLostError
 from tests.pipeline.spark_session import spark_session
 
@@ -35,7 +35,7 @@ def spark(folder: Path) -> Iterator[SparkSession]:
 @pytest.fixture
 def shuffled(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> DataFrame:
     """Each row goes to another partition whenever it is computed; taken as from executors on other hosts."""
-    monkeypatch.setattr(frame_module, "runs_in_one_process", lambda _: False)
+    monkeypatch.setattr(arrow_pieces_module, "runs_in_one_process", lambda _: False)
 
     def anywhere(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import random
