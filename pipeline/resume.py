@@ -22,6 +22,8 @@ from highwater.pipeline.progress.marker import from_marker
 
 _GROUP: Final = "group:"
 PARQUET: Final = "parquet:"
+DELTA: Final = "delta:"
+ICEBERG: Final = "iceberg:"
 _DECIDED_MS: Final = 5_000
 """A transaction whose end is decided ends within this time, unless a broker is down."""
 
@@ -30,7 +32,8 @@ def resume_offsets(text: str, client: Client) -> Offsets:
     """Return where to go on by the stored progress that `text` names.
 
     `group:NAME` is the marker of a group on the cluster of `client`; `sqlite:PATH#NAME`, `postgresql://…#NAME` and
-    `mysql://…#NAME` are what the sink NAME has stored in a database, `parquet:FOLDER` what one has stored with files.
+    `mysql://…#NAME` are what the sink NAME has stored in a database, `parquet:FOLDER` what one has stored with files,
+    `delta:PATH#NAME` and `iceberg:NAMESPACE.TABLE?uri=…&warehouse=…#NAME` with a table.
     Raises SettingsError for a text of another form, ProgressError if there is no such progress, or if it does not say
     where to go on, and DatabaseError.
     """
@@ -48,6 +51,9 @@ def shown(text: str) -> str:
     if text.startswith((_GROUP, PARQUET)):
         return text
     url, _, name = text.rpartition("#")
+    if url.startswith((DELTA, ICEBERG)):
+        # Properties of a catalog may hold secrets.
+        return f"{url.partition('?')[0]}#{name}"
     return f"{read_address(url).shown}#{name}"
 
 
@@ -62,9 +68,22 @@ def _read(text: str, client: Client) -> tuple[str, Progress | None]:
     url, hash_sign, name = text.rpartition("#")
     if not hash_sign or not name:
         raise SettingsError(
-            f"resumeFrom: write {_GROUP}NAME, {PARQUET}FOLDER, or the URL of a database with #NAME at its end"
+            f"resumeFrom: write {_GROUP}NAME, {PARQUET}FOLDER, {DELTA}PATH#NAME, {ICEBERG}NAMESPACE.TABLE?uri=…#NAME, "
+            "or the URL of a database with #NAME at its end"
         )
+    if url.startswith((DELTA, ICEBERG)):
+        return shown(text), _of_table(url, name)
     return shown(text), stored_progress(url, name)
+
+
+def _of_table(url: str, name: str) -> Progress | None:
+    if url.startswith(DELTA):
+        from highwater.pipeline.tables.delta import DeltaPlace  # only who has such a table needs its library
+
+        return DeltaPlace(url.removeprefix(DELTA)).open(name).progress()
+    from highwater.pipeline.tables.iceberg import IcebergPlace
+
+    return IcebergPlace.of_text(url.removeprefix(ICEBERG)).open(name).progress()
 
 
 def _of_group(group: str, client: Client) -> Progress | None:

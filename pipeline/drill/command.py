@@ -13,6 +13,7 @@ import typer
 from highwater.common.command_errors import errors_in_one_line
 from highwater.common.errors import MissingDependencyError
 from highwater.common.exit_codes import EXIT_STEP_FAILED, EXIT_USAGE
+from highwater.common.extras import how_to_install
 from highwater.common.java_properties import parse_properties
 from highwater.common.nearest import did_you_mean
 from highwater.common.spark_master import checked_master
@@ -72,7 +73,9 @@ def run_drill(
     ] = "",
     directory: Annotated[
         str,
-        typer.Option(metavar="FOLDER", help="Parent of a Parquet sink's folder. Default: temporary."),
+        typer.Option(
+            metavar="FOLDER", help="Parent of the folder of a Parquet, Delta or Iceberg sink. Default: temporary."
+        ),
     ] = "",
     rounds: Annotated[int, typer.Option(min=1, help="Number of rounds that have to count.")] = 40,
     points: Annotated[str, typer.Option(metavar="NAME,...", help="Crash points, and `random`. Default: all.")] = "",
@@ -204,6 +207,13 @@ def output_of(kind: str, sink: str, database: str, directory: str = "") -> Calla
         from highwater.pipeline.drill.parquet_output import ParquetOutput
 
         return lambda name, folder, cluster: ParquetOutput(kind, (Path(directory) if directory else folder) / name)
+    if kind in (kinds.DELTA, kinds.ICEBERG):
+        try:
+            from highwater.pipeline.drill.lake_tables_output import LakeTableOutput
+        except ImportError as error:
+            raise DrillSetupError(f"--sink {kind} needs {error.name}: {how_to_install('delta,iceberg')}") from None
+
+        return lambda name, folder, cluster: LakeTableOutput(kind, (Path(directory) if directory else folder) / name)
     if not database and kind != kinds.SQLITE:
         raise DrillSetupError(f"--sink {kind} needs --database URL, such as {kind}://USER@HOST:PORT/DATABASE")
     scheme = database.partition(":")[0]

@@ -16,7 +16,16 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from highwater.pipeline.drill.drilled_source import DrilledSource
-from highwater.pipeline.drill.kinds import FENCING, FIRST_OFFSETS, MARKER, ROW_LOCK, TOPIC_BATCH, TOPIC_PARTITION
+from highwater.pipeline.drill.kinds import (
+    DELTA,
+    FENCING,
+    FIRST_OFFSETS,
+    ICEBERG,
+    MARKER,
+    ROW_LOCK,
+    TOPIC_BATCH,
+    TOPIC_PARTITION,
+)
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.kafka.sender import BatchSender
@@ -114,8 +123,10 @@ def _always_write(*_: Any, **__: Any) -> Decision:
 
 def _marker(kind: str) -> None:
     """Nobody looks what is stored already."""
-    folder = "sink" if kind == TOPIC_BATCH else "database"
-    vars(import_module(f"highwater.pipeline.{folder}.batch_transaction"))["decide"] = _always_write
+    module = {TOPIC_BATCH: "sink.batch_transaction", DELTA: "tables.sink", ICEBERG: "tables.sink"}.get(
+        kind, "database.batch_transaction"
+    )
+    vars(import_module(f"highwater.pipeline.{module}"))["decide"] = _always_write
 
 
 def _row_lock(kind: str) -> None:
@@ -132,7 +143,13 @@ def _row_lock(kind: str) -> None:
 
 
 def _fencing(kind: str) -> None:
-    """Each driver has a transactional id of its own, so that no broker refuses an old one."""
+    """Each driver has a transactional id of its own, so that no broker refuses an old one.
+
+    Of a table: what others have committed since it was opened is read just before the commit, and not heeded.
+    """
+    if kind in (DELTA, ICEBERG):
+        _without_fence_of_table(kind)
+        return
     if getattr(Client, _PATCHED, False):
         return
     setattr(Client, _PATCHED, True)
@@ -157,6 +174,20 @@ def _fencing(kind: str) -> None:
             return BatchSender(client, producer, transactional_id=_of_process(transactional_id))
 
         vars(partition_transaction)["BatchSender"] = sender
+
+
+def _without_fence_of_table(kind: str) -> None:
+    table: Any = import_module(f"highwater.pipeline.tables.{kind}")._Table
+    append = table.append
+
+    def careless(self: Any, *arguments: Any) -> None:
+        if kind == DELTA:
+            self._table.update_incremental()
+        else:
+            self._table.refresh()
+        append(self, *arguments)
+
+    table.append = careless
 
 
 _PATCHED: Final = "_ids_of_processes"

@@ -12,6 +12,8 @@ SQLITE: Final = "sqlite"
 POSTGRESQL: Final = "postgresql"
 MARIADB: Final = "mariadb"
 PARQUET: Final = "parquet"
+DELTA: Final = "delta"
+ICEBERG: Final = "iceberg"
 TOPIC_BATCH: Final = "topic-batch"
 TOPIC_PARTITION: Final = "topic-partition"
 
@@ -50,6 +52,8 @@ KINDS: Final[dict[str, Kind]] = {
     MARIADB: Kind(_ALL, (MARKER, ROW_LOCK, FIRST_OFFSETS), has_server=True),
     # A batch that is written again replaces itself, so that a missing look at its progress does not show.
     PARQUET: Kind(_ALL, (FIRST_OFFSETS,)),
+    DELTA: Kind(_ALL, (MARKER, FENCING, FIRST_OFFSETS)),
+    ICEBERG: Kind(_ALL, (MARKER, FENCING, FIRST_OFFSETS)),
     TOPIC_BATCH: Kind(_ALL, (MARKER, FENCING, FIRST_OFFSETS)),
     TOPIC_PARTITION: Kind(_ALL, (MARKER, FENCING, FIRST_OFFSETS), whole_batches=False, resumes=False),
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from highwater.pipeline.drill.cluster import DrillCluster
+from highwater.pipeline.drill.errors import DrillSetupError
 from highwater.pipeline.drill.kinds import KINDS
 from highwater.pipeline.drill.ledger import Row
 from highwater.pipeline.drill.model import SinkSpec
@@ -33,6 +34,14 @@ class Output(Protocol):
     def remove(self) -> None:
         """Everything that was made for the drill."""
         ...
+
+
+def make_folder(directory: Path) -> None:
+    """Raises DrillSetupError if it cannot be made, or is there."""
+    try:
+        directory.mkdir(parents=True)
+    except OSError as error:
+        raise DrillSetupError(f"{directory} cannot be made: {error.strerror}") from None
 
 
 class FileOutput:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pyarrow import parquet
 
-from highwater.pipeline.drill.errors import DrillSetupError
 from highwater.pipeline.drill.ledger import Row
 from highwater.pipeline.drill.model import SinkSpec
 from highwater.pipeline.drill.names import BATCH_COLUMN
+from highwater.pipeline.drill.outputs import make_folder
 
 
 class ParquetOutput:
@@ -18,10 +18,7 @@ class ParquetOutput:
 
     def __init__(self, kind: str, directory: Path) -> None:
         """Raises DrillSetupError if it cannot be made."""
-        try:
-            directory.mkdir(parents=True)
-        except OSError as error:
-            raise DrillSetupError(f"{directory} cannot be made: {error.strerror}") from None
+        make_folder(directory)
         self._directory = directory
         self.spec = SinkSpec(kind, {"directory": str(directory)})
         self.resume_from = f"parquet:{directory}"

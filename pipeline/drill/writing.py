@@ -90,6 +90,20 @@ def _to_parquet(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
     return _by_batch(frame, spec, ParquetSink(spec.sink.target["directory"]).write, _with_columns)
 
 
+def _to_delta(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
+    from highwater.pipeline.tables.delta import DeltaSink
+
+    return _by_batch(frame, spec, DeltaSink(spec.sink.target["path"], create=True).write, _with_columns)
+
+
+def _to_iceberg(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
+    from highwater.pipeline.tables.iceberg import IcebergSink
+
+    catalog = dict(spec.sink.target)
+    sink = IcebergSink(catalog, catalog.pop("table"), create=True)
+    return _by_batch(frame, spec, sink.write, _with_columns)
+
+
 def _to_topic_by_batch(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
     from highwater.pipeline.sink.batch_transaction import TransactionalSink
 
@@ -116,6 +130,8 @@ _BEGIN: Final[dict[str, Begin]] = {
     kinds.POSTGRESQL: _to_database,
     kinds.MARIADB: _to_database,
     kinds.PARQUET: _to_parquet,
+    kinds.DELTA: _to_delta,
+    kinds.ICEBERG: _to_iceberg,
     kinds.TOPIC_BATCH: _to_topic_by_batch,
     kinds.TOPIC_PARTITION: _to_topic_by_partition,
 }

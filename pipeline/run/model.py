@@ -10,6 +10,8 @@ from typing import Final
 TOPIC_FORMAT: Final = "highwater"
 DATABASE_FORMAT: Final = "database"
 PARQUET_FORMAT: Final = "parquet"
+DELTA_FORMAT: Final = "delta"
+ICEBERG_FORMAT: Final = "iceberg"
 AVAILABLE_NOW: Final = "availableNow"
 """The trigger that reads what is there, in as many micro-batches as the limits ask for, and ends."""
 

@@ -15,10 +15,11 @@ from highwater.common.yaml_part import Part
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.settings import PREFIX
 from highwater.pipeline.option_values import spelled
-from highwater.pipeline.resume import PARQUET
+from highwater.pipeline.resume import DELTA, PARQUET
 from highwater.pipeline.run.model import (
     AVAILABLE_NOW,
     DATABASE_FORMAT,
+    ICEBERG_FORMAT,
     PARQUET_FORMAT,
     TOPIC_FORMAT,
     Flow,
@@ -32,7 +33,13 @@ from highwater.pipeline.run.model import (
     Sql,
     View,
 )
-from highwater.pipeline.run.sink_formats import FORMATS, check_sink_options, progress_name, with_transactional_ids
+from highwater.pipeline.run.sink_formats import (
+    CATALOG,
+    FORMATS,
+    check_sink_options,
+    progress_name,
+    with_transactional_ids,
+)
 from highwater.pipeline.run.storage import read_source_options
 from highwater.pipeline.sink.options import PROPER as SINK_OPTIONS
 from highwater.pipeline.source.options import PROPER as SOURCE_OPTIONS
@@ -40,6 +47,7 @@ from highwater.pipeline.source.options import PROPER as SOURCE_OPTIONS
 BOOTSTRAP_SERVERS: Final = f"{PREFIX}bootstrap.servers"
 _NO_BROKER_YET: Final = "127.0.0.1:9"
 _SQLITE: Final = "sqlite:"
+_SQLITE_URI: Final = "sqlite:///"
 FILE_FORMATS: Final = ("parquet", "json", "csv", "orc", "text")
 _GENERATORS: Final = ("rate", "rate-micro-batch")
 _SOURCE_FORMATS: Final = (TOPIC_FORMAT, *FILE_FORMATS, *_GENERATORS)
@@ -195,6 +203,8 @@ class _Reader:
             options["path"] = self._path(part.text("path"))
         if format_name == DATABASE_FORMAT and "url" in options:
             options["url"] = self._database_url(options["url"])
+        if format_name == ICEBERG_FORMAT:
+            options |= self._catalog_paths(options)
         if FORMATS[format_name].is_topic:
             name = progress_name(self._root.text("name"), flow)
             options = with_transactional_ids(self._with_cluster(part, options, SINK_OPTIONS), name)
@@ -213,9 +223,20 @@ class _Reader:
 
     def _stored_place(self, text: str) -> str:
         """The value of resumeFrom, with the folder or the file of SQLite in it relative to the pipeline's file."""
-        if text.startswith(PARQUET):
-            return f"{PARQUET}{self._folder / text.removeprefix(PARQUET)}"
+        for kind in (PARQUET, DELTA):
+            if text.startswith(kind):
+                return f"{kind}{self._path(text.removeprefix(kind))}"
         return self._database_url(text)
+
+    def _catalog_paths(self, options: Mapping[str, str]) -> dict[str, str]:
+        """A catalog's file of SQLite, and its warehouse, relative to the pipeline's file."""
+        found = {}
+        warehouse, uri = f"{CATALOG}warehouse", f"{CATALOG}uri"
+        if warehouse in options:
+            found[warehouse] = self._path(options[warehouse])
+        if options.get(uri, "").startswith(_SQLITE_URI):
+            found[uri] = f"{_SQLITE_URI}{self._folder / options[uri].removeprefix(_SQLITE_URI)}"
+        return found
 
     def _database_url(self, url: str) -> str:
         """A file of SQLite is relative to the pipeline's file, as all paths are."""

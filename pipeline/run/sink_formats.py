@@ -11,7 +11,7 @@ from highwater.pipeline.database.address import read_address
 from highwater.pipeline.database.values import python_values
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.files.batches import DEFAULT_CODEC, check_codec, check_folder
-from highwater.pipeline.run.model import DATABASE_FORMAT, PARQUET_FORMAT, TOPIC_FORMAT
+from highwater.pipeline.run.model import DATABASE_FORMAT, DELTA_FORMAT, ICEBERG_FORMAT, PARQUET_FORMAT, TOPIC_FORMAT
 from highwater.pipeline.sink.options import EXACTLY_ONCE, read_sink_options
 
 if TYPE_CHECKING:
@@ -131,6 +131,49 @@ def _check_files(options: Mapping[str, str]) -> None:
     check_codec(options.get(_COMPRESSION, DEFAULT_CODEC))
 
 
+def _open_delta(opened: Opened) -> Sink:
+    from highwater.pipeline.tables.delta import DeltaSink
+
+    options = opened.options
+    return DeltaSink(options[_PATH], name=progress_name(opened.pipeline, opened.flow), create=_creates(options))
+
+
+def _check_delta(options: Mapping[str, str]) -> None:
+    from highwater.pipeline.tables.delta import DeltaPlace  # its library is missed before Spark starts
+
+    DeltaPlace(options[_PATH])
+    _creates(options)
+
+
+def _open_iceberg(opened: Opened) -> Sink:
+    from highwater.pipeline.tables.iceberg import IcebergSink
+
+    options = opened.options
+    return IcebergSink(
+        _catalog(options),
+        options["table"],
+        name=progress_name(opened.pipeline, opened.flow),
+        create=_creates(options),
+    )
+
+
+def _check_iceberg(options: Mapping[str, str]) -> None:
+    from highwater.pipeline.tables.iceberg import IcebergPlace
+
+    known = ("table", "create")
+    if unknown := [name for name in options if name not in known and not name.startswith(CATALOG)]:
+        raise SettingsError(
+            f"option {unknown[0]} of iceberg is unknown"
+            f"{did_you_mean(unknown[0], known) or f'; known are table, create and {CATALOG}NAME'}"
+        )
+    IcebergPlace(_catalog(options), options["table"])
+    _creates(options)
+
+
+def _catalog(options: Mapping[str, str]) -> dict[str, str]:
+    return {name.removeprefix(CATALOG): value for name, value in options.items() if name.startswith(CATALOG)}
+
+
 def _key(options: Mapping[str, str]) -> list[str]:
     return [name.strip() for name in options.get("key", "").split(",") if name.strip()]
 
@@ -187,6 +230,8 @@ class _Noop:
         frame.write.format("noop").mode("overwrite").save()
 
 
+CATALOG: Final = "catalog."
+"""The prefix of options that are properties of an Iceberg catalog."""
 _CONSOLE: Final = "console"
 _ROW_COUNT: Final = "numRows"
 _DEFAULT_ROW_COUNT: Final = "20"
@@ -239,6 +284,24 @@ FORMATS: Final[Mapping[str, SinkFormat]] = {
         is_topic=False,
         check=_check_files,
         open=_open_files,
+    ),
+    DELTA_FORMAT: SinkFormat(
+        delivery=lambda _: "exactly once: rows and progress are one commit of the table",
+        options=(_PATH, "create"),
+        required=(_PATH,),
+        target=lambda options: f"Delta table {options[_PATH]}",
+        is_topic=False,
+        check=_check_delta,
+        open=_open_delta,
+    ),
+    ICEBERG_FORMAT: SinkFormat(
+        delivery=lambda _: "exactly once: rows and progress are one commit of the table",
+        options=None,
+        required=("table",),
+        target=lambda options: f"Iceberg table {options['table']}",
+        is_topic=False,
+        check=_check_iceberg,
+        open=_open_iceberg,
     ),
     "noop": SinkFormat(
         delivery=lambda _: "nothing is kept",

@@ -59,7 +59,7 @@ def test_a_group_without_a_marker(client: Client) -> None:
 
 @pytest.mark.parametrize("text", ["group:", "group", "", "gruop:sink", "earliest", "sqlite:progress.db"])
 def test_texts_that_name_nothing(client: Client, text: str) -> None:
-    with pytest.raises(SettingsError, match="resumeFrom: write group:NAME, parquet:FOLDER, or the URL of a database"):
+    with pytest.raises(SettingsError, match="resumeFrom: write group:NAME, parquet:FOLDER, delta:PATH#NAME, iceberg:"):
         resume_offsets(text, client)
 
 
@@ -82,3 +82,5 @@ def test_messages_have_no_password() -> None:
     assert shown("mysql://u:s%2Fcret@h/d#sink") == "mysql://u@h/d#sink"
     assert shown("group:sink") == "group:sink"
     assert shown("parquet:/tmp/out") == "parquet:/tmp/out"
+    assert shown("delta:/tmp/out#sink") == "delta:/tmp/out#sink"
+    assert shown("iceberg:shop.orders?uri=postgresql://u:s3cret@h/d#sink") == "iceberg:shop.orders#sink"

@@ -187,6 +187,17 @@ def test_a_sink_of_files_has_a_path_beside_the_pipeline_file(folder: Path) -> No
     assert target_of(sink.format, sink.options) == f"files in {folder / 'out'}"
 
 
+def test_tables_and_catalogs_are_beside_the_pipeline_file(folder: Path) -> None:
+    delta = with_sink("{format: delta, path: out, options: {create: true}}", folder).flows["drop"].sink
+    assert delta.options == {"path": str(folder / "out"), "create": "true"}
+    assert target_of(delta.format, delta.options) == f"Delta table {folder / 'out'}"
+    options = "{table: shop.orders, catalog.uri: 'sqlite:///c.db', catalog.warehouse: w, catalog.name: lake}"
+    iceberg = with_sink(f"{{format: iceberg, options: {options}}}", folder).flows["drop"].sink
+    assert iceberg.options["catalog.uri"] == f"sqlite:///{folder / 'c.db'}"
+    assert iceberg.options["catalog.warehouse"] == str(folder / "w")
+    assert target_of(iceberg.format, iceberg.options) == "Iceberg table shop.orders"
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -216,6 +227,10 @@ def test_transactions_of_tasks_are_named_after_the_flow(folder: Path) -> None:
             "compression=snapy is not known; did you mean snappy",
         ),
         ("{format: parquet, path: out, options: {codec: zstd}}", "option codec of parquet is unknown; known are path"),
+        ("{format: delta}", "flows.drop.sink: delta needs path"),
+        ("{format: delta, path: out, options: {create: maybe}}", "create=maybe is neither true nor false"),
+        ("{format: iceberg, options: {table: orders}}", "table=orders is not written as NAMESPACE.TABLE"),
+        ("{format: iceberg, options: {table: a.b, uri: 'http://h'}}", "option uri of iceberg is unknown; known are"),
         ("{format: highwater, path: out, options: {topic: t}}", "a topic has no path; set the option topic"),
         ("{format: highwater, options: {topic: t, delivery: twice}}", "delivery=twice is none of at_least_once"),
         (
@@ -246,6 +261,7 @@ def test_two_flows_do_not_write_files_to_one_folder(folder: Path) -> None:
         ("group:orders.keep", "group:orders.keep"),
         ("parquet:out", "parquet:FOLDER/out"),
         ("parquet:/srv/out", "parquet:/srv/out"),
+        ("delta:out#orders.keep", "delta:FOLDER/out#orders.keep"),
         ("sqlite:shop.db#orders.keep", "sqlite:FOLDER/shop.db#orders.keep"),
         ("postgresql://me@host/shop#orders.keep", "postgresql://me@host/shop#orders.keep"),
     ],

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyarrow import dataset
+from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
@@ -106,6 +108,11 @@ def test_records_that_are_gone_have_an_exit_code_of_their_own(tmp_path: Path, to
 
 KEPT = "  kept: {from: numbers, sink: {format: parquet, path: out}}\n"
 WHOLE = "  whole: {sql: 'SELECT key, value FROM OF', sink: {format: highwater, options: {topic: whole}}}\n"
+TABLES = (
+    "  delta: {from: numbers, sink: {format: delta, path: table, options: {create: true}}}\n"
+    "  iceberg: {from: numbers, sink: {format: iceberg, options: {table: shop.numbers, create: true, "
+    "catalog.uri: 'sqlite:///catalog.db', catalog.warehouse: warehouse}}}\n"
+)
 TASKS = (
     "  tasks:\n"
     "    sql: SELECT key, value FROM numbers\n"
@@ -138,6 +145,27 @@ def test_sinks_count_their_rows_and_say_where_to_go_on(tmp_path: Path, topics: T
     expected = [(0, offset) for offset in range(150)] + [(1, offset) for offset in range(30)]
     assert sorted(zip(rows["partition"], rows["offset"], strict=True)) == expected
     assert len(topics.rows("whole", 2, read_committed=True)) == 180
+
+
+def test_tables_go_on_where_their_commits_end(tmp_path: Path, topics: Topics, run: Run) -> None:
+    topics.create("tables", 2)
+    topics.produce("tables", 150)
+    head = SOURCE.replace("TOPIC", "tables")
+    first = run(write(tmp_path, f"{head}flows:\n{TABLES}"))
+    assert first.exit_code == 0, first.stderr
+    assert f"delta: 150 rows in, 150 rows out to Delta table {tmp_path / 'table'}, 2 batches" in first.stdout
+    assert "iceberg: 150 rows in, 150 rows out to Iceberg table shop.numbers, 2 batches" in first.stdout
+
+    shutil.rmtree(tmp_path / "state")
+    topics.produce("tables", 30, partition=1)
+    after = head.replace("startingOffsets: earliest", "resumeFrom: 'delta:table#test.delta'")
+    second = run(write(tmp_path, f"{after}flows:\n{TABLES}"))
+    assert second.exit_code == 0, second.stderr
+    assert "delta: 30 rows in, 30 rows out" in second.stdout
+    assert "iceberg: 30 rows in, 30 rows out" in second.stdout
+    assert DeltaTable(tmp_path / "table").to_pyarrow_table().num_rows == 180
+    catalog = load_catalog("default", uri=f"sqlite:///{tmp_path / 'catalog.db'}")
+    assert catalog.load_table("shop.numbers").scan().to_arrow().num_rows == 180
 
 
 def test_a_limit_drops_nothing_from_windows_and_what_is_late_is_named(tmp_path: Path, topics: Topics, run: Run) -> None:

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from deltalake import DeltaTable
+from pyarrow import parquet
+from pyiceberg.catalog import load_catalog
 
 from tests.pipeline.source.topics import Topics
 
@@ -22,6 +25,8 @@ from highwater.pipeline.database.sink import DatabaseSink
 from highwater.pipeline.files.parquet import ParquetSink
 from highwater.pipeline.sink.batch_transaction import TransactionalSink
 from highwater.pipeline.source import register
+from highwater.pipeline.tables.delta import DeltaSink
+from highwater.pipeline.tables.iceberg import IcebergSink
 
 address, name, folder = sys.argv[1:]
 folder = Path(folder)
@@ -45,10 +50,15 @@ def sink(kind, checkpoint):
         return TransactionalSink(address, "copy-" + name, "copied", checkpoint=checkpoint)
     if kind == "table":
         return DatabaseSink(f"sqlite:{folder}/rows.db", "rows", create=True, checkpoint=checkpoint)
+    if kind == "delta":
+        return DeltaSink(folder / "delta-table", create=True, checkpoint=checkpoint)
+    if kind == "iceberg":
+        catalog = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"{folder}/warehouse"}
+        return IcebergSink(catalog, "shop.rows", create=True, checkpoint=checkpoint)
     return ParquetSink(folder / "parquet", checkpoint=checkpoint)
 
 errors = []
-for kind in ("topic", "table", "files"):
+for kind in ("topic", "table", "delta", "iceberg", "files"):
     checkpoint = str(folder / kind)
     errors.append(run(sink(kind, checkpoint).write, checkpoint))
     last = max(int(path.name) for path in Path(checkpoint, "commits").glob("[0-9]*"))
@@ -65,6 +75,7 @@ spark.stop()
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(660)
 def test_each_row_is_once_in_topic_table_and_files(topics: Topics, tmp_path: Path) -> None:
     topics.create("connect-orders", 2)
     topics.create("copied")
@@ -75,14 +86,18 @@ def test_each_row_is_once_in_topic_table_and_files(topics: Topics, tmp_path: Pat
         capture_output=True,
         text=True,
         check=False,
-        timeout=400,
+        timeout=600,
     )
     assert ran.returncode == 0, ran.stderr[-4000:]
     found = json.loads(ran.stdout.splitlines()[-1])
-    assert [error[:500] for error in found["errors"]] == [""] * 6
+    assert [error[:500] for error in found["errors"]] == [""] * 10
     assert found["files"] == 10
     with sqlite3.connect(tmp_path / "rows.db") as table:
         assert table.execute("select count(*) from rows").fetchone() == (10,)
+    files = DeltaTable(tmp_path / "delta-table").file_uris()
+    assert sum(parquet.read_metadata(file).num_rows for file in files) == 10
+    catalog = load_catalog("default", uri=f"sqlite:///{tmp_path}/catalog.db")
+    assert catalog.load_table("shop.rows").scan().to_arrow().num_rows == 10
     assert len(topics.rows("copied", read_committed=True)) == 10
     without, other = found["wrong"]
     assert "give the sink checkpoint=" in without

@@ -16,6 +16,7 @@ from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint
 from highwater.pipeline.drill import kinds
 from highwater.pipeline.drill.cluster import DrillCluster
 from highwater.pipeline.drill.driver_process import DriverProcess
+from highwater.pipeline.drill.lake_tables_output import LakeTableOutput
 from highwater.pipeline.drill.ledger import Ledger
 from highwater.pipeline.drill.model import Launch, QuerySpec
 from highwater.pipeline.drill.outputs import Output, TopicOutput
@@ -30,6 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.clients, pytest.m
 PARTITIONS = 2
 RECORDS = 60
 DEADLINE_S = 180.0
+KINDS = (kinds.SQLITE, kinds.PARQUET, kinds.DELTA, kinds.ICEBERG, kinds.TOPIC_BATCH, kinds.TOPIC_PARTITION)
 
 
 class Pair:
@@ -66,6 +68,8 @@ class Pair:
             return TableOutput(kind, f"sqlite:{self.folder / 'out.db'}", "out")
         if kind == kinds.PARQUET:
             return ParquetOutput(kind, self.folder / "out")
+        if kind in (kinds.DELTA, kinds.ICEBERG):
+            return LakeTableOutput(kind, self.folder / kind)
         return TopicOutput(kind, f"out-{kind}", PARTITIONS, self.cluster)
 
 
@@ -79,7 +83,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         yield Pair(folder, broker.address, stack)
 
 
-@pytest.mark.parametrize("kind", [kinds.SQLITE, kinds.PARQUET, kinds.TOPIC_BATCH, kinds.TOPIC_PARTITION])
+@pytest.mark.parametrize("kind", KINDS)
 def test_one_checkpoint(pair: Pair, kind: str) -> None:
     topic, ledger = f"in-{kind}", Ledger()
     pair.cluster.create_topic(topic, PARTITIONS)

@@ -1,0 +1,1 @@
+"""A micro-batch into a table of Delta Lake or Apache Iceberg, by the libraries of these formats."""
