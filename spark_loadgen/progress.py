@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from highwater.spark_loadgen.model import LoadPlan, Phase, Progress, Second
@@ -21,6 +21,8 @@ class ProgressTracker:
         self._latest_second = dict.fromkeys(range(plan.tasks), -1)
         self._by_second: dict[int, list[dict[str, Any]]] = {}
         self._totals: dict[int, dict[str, int]] = {}
+        # As of the latest whole second: what tasks told at different moments would show a lag that there is not.
+        self._totals_then: dict[int, dict[str, int]] = {}
         self._producers_running = set(range(plan.producers))
         self.history: list[Second] = []
         self.t0_ns: int | None = None
@@ -32,17 +34,19 @@ class ProgressTracker:
         match message["kind"]:
             case "progress":
                 self._latest_second[task] = message["second"]
-                self._by_second.setdefault(message["second"], []).append(message)
+                self._by_second.setdefault(message["second"], []).append({**message, "task": task})
                 self._totals[task] = message["totals"]
             case "producer_finished":
                 self._producers_running.discard(task)
                 self._latest_second[task] = _NEVER
-                self._totals[task] = message["totals"]
+                self._totals[task] = self._totals_then[task] = message["totals"]
         complete = min(self._latest_second.values())
         if complete == _NEVER:
             complete = max(self._by_second, default=-1)
         while len(self.history) <= complete:
-            self.history.append(_second(self._by_second.pop(len(self.history), [])))
+            reports = self._by_second.pop(len(self.history), [])
+            self._totals_then |= {report["task"]: report["totals"] for report in reports}
+            self.history.append(_second(reports))
 
     @property
     def producers_finished(self) -> bool:
@@ -51,14 +55,11 @@ class ProgressTracker:
     @property
     def acked(self) -> int:
         """Records since T0, as last reported."""
-        return self._total("acked")
+        return _total(self._totals, "acked")
 
     @property
     def acked_bytes(self) -> int:
-        return self._total("acked_bytes")
-
-    def _total(self, name: str) -> int:
-        return sum(totals.get(name, 0) for totals in self._totals.values())
+        return _total(self._totals, "acked_bytes")
 
     def elapsed_s(self) -> float:
         """Seconds since T0; negative before T0 and while T0 is not set."""
@@ -68,7 +69,8 @@ class ProgressTracker:
         elapsed_s = self.elapsed_s()
         end_s = self.measure_start_s + self._plan.measure_s
         latest = self.history[-1] if self.history else _second([])
-        acked, failed = self.acked, self._total("failed")
+        acked, failed = self.acked, _total(self._totals, "failed")
+        acked_then = _total(self._totals_then, "acked") - _total(self._totals_then, "aborted")
         return Progress(
             phase=self._phase(elapsed_s, end_s),
             elapsed_s=max(0.0, elapsed_s),
@@ -82,11 +84,12 @@ class ProgressTracker:
             produce_p50_ns=latest.produce_p50_ns,
             produce_p99_ns=latest.produce_p99_ns,
             e2e_p99_ns=latest.e2e_p99_ns,
-            lag=max(0, self._plan.groups * (acked - self._total("aborted")) - self._total("received")),
-            outstanding=max(0, self._total("sent") - acked - failed),
+            lag=max(0, self._plan.groups * acked_then - _total(self._totals_then, "received")),
+            outstanding=max(0, _total(self._totals, "sent") - acked - failed),
             measured=self.history[self.measure_start_s : end_s],
             t0_ns=self.t0_ns,
             measure_start_s=self.measure_start_s,
+            acked_bytes=latest.acked_bytes,
         )
 
     def _offered(self, second: int, latest: Second) -> int:
@@ -102,6 +105,10 @@ class ProgressTracker:
         if elapsed_s < self.measure_start_s:
             return "warmup"
         return "measure" if elapsed_s < end_s else "drain"
+
+
+def _total(totals_of_tasks: Mapping[int, Mapping[str, int]], name: str) -> int:
+    return sum(totals.get(name, 0) for totals in totals_of_tasks.values())
 
 
 def _second(reports: list[dict[str, Any]]) -> Second:
