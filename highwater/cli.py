@@ -126,6 +126,10 @@ ROOMS: Final = {
             ),
         },
     ),
+    "watch": Late(
+        "highwater.reports.cli:watch",
+        "Serve a page that follows a run of bench or pipeline, on loopback, until Ctrl-C; print its link.",
+    ),
 }
 # What each extra brings, as it is imported: without them a host has its broker and its tuner all the same.
 # pydantic is no sign of one, as typer brings that too.

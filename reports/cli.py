@@ -246,3 +246,40 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         reason = error.strerror or error
         fail(f"cannot write {path}: {reason}; name a file that can be written with --out")
+
+
+def watch(
+    directory: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="The directory of a run: --out of bench run, STORAGE/NAME of a pipeline."),
+    ],
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port on loopback; 0 for a free one.")
+    ] = 0,
+) -> None:
+    """Serve a page that follows a run of bench or pipeline, on loopback, until Ctrl-C; print its link.
+
+    The page is what bench run --watch and pipeline run --watch open. It asks for figures once a second while it is in
+    sight. From another host: ssh -L PORT:127.0.0.1:PORT HOST.
+    """
+    from highwater.common.errors import UsageError
+    from highwater.common.page_process import PageAddress
+    from highwater.reports.watch.serving import WatchedRun, serve
+
+    os.nice(19)
+    try:
+        run = WatchedRun(directory)
+        address = PageAddress.inherited()
+        is_child = address is not None
+        address = address or PageAddress.free(port, "--port")
+    except FileNotFoundError:
+        ended = (directory / "manifest.json").is_file()
+        fail(
+            f"no run goes on in {directory}: "
+            + (f"it has ended; highwater report {directory} shows it" if ended else "name the directory that a run has")
+        )
+    except (OSError, UsageError) as error:
+        fail(error)
+    if not is_child:
+        typer.echo(address.notice)
+    serve(run, address, until_the_end=is_child)

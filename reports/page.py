@@ -55,33 +55,48 @@ def run_document(result: RunResult, facets: FacetKeys | None = None) -> Document
 
 def render(document: Document, reload_s: int | None = None) -> str:
     """reload_s: browsers read the page again after so many seconds."""
-    style, script = STYLE.read_text("utf-8") + _asset("report.css"), _asset("report.js")
+    script = _asset("report.js")
+    return (
+        templates(_ASSETS)
+        .get_template("report.html.j2")
+        .render(
+            # Browsers run only this script and this style, even if a name in the results contains markup.
+            content_security_policy=(
+                f"default-src 'none'; script-src '{csp_hash(script)}'; style-src '{csp_hash(style())}'; "
+                "base-uri 'none'; form-action 'none'"
+            ),
+            style=Markup(style()),
+            script=Markup(script),
+            document=document,
+            reload_s=reload_s,
+        )
+    )
+
+
+def templates(folder: Path) -> Environment:
+    """The templates of a folder, which escape all values."""
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        loader=FileSystemLoader(_ASSETS),
+        loader=FileSystemLoader(folder),
         finalize=lambda value: readable(value) if type(value) is str else value,
     )
     environment.filters["unbroken"] = lambda text: _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
     environment.filters["breakable"] = lambda text: Markup("<wbr>").join(_AFTER_DOT.split(readable(text)))
-    return environment.get_template("report.html.j2").render(
-        # Browsers run only this script and this style, even if a name in the results contains markup.
-        content_security_policy=(
-            f"default-src 'none'; script-src '{_csp_hash(script)}'; style-src '{_csp_hash(style)}'; "
-            "base-uri 'none'; form-action 'none'"
-        ),
-        style=Markup(style),
-        script=Markup(script),
-        document=document,
-        reload_s=reload_s,
-    )
+    return environment
+
+
+def style() -> str:
+    """The look of the pages of this room."""
+    return STYLE.read_text("utf-8") + _asset("report.css")
+
+
+def csp_hash(text: str) -> str:
+    """A text as a Content-Security-Policy names it."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text("utf-8")
-
-
-def _csp_hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

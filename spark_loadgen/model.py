@@ -256,9 +256,9 @@ class Progress:
 
     offered, sent, acked, acked_bytes, received: in the latest whole second that every task has reported. failed: since
     T0. A percentile is the largest one of any task, over records intended in that second. lag: records acknowledged and
-    not yet received at the end of that second, summed over groups. outstanding: records sent, but neither acknowledged nor failed yet.
-    measured: the whole seconds of the measured phase so far. t0_ns: on this host's CLOCK_MONOTONIC; None before it is
-    set. measure_start_s: of the measured phase, as known now.
+    not yet received at the end of that second, summed over groups. outstanding: records sent, but neither acknowledged
+    nor failed yet. measured: the whole seconds of the measured phase so far. t0_ns: on this host's CLOCK_MONOTONIC;
+    None before it is set. measure_start_s: of the measured phase, as known now.
     """
 
     phase: Phase

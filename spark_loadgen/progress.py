@@ -21,7 +21,7 @@ class ProgressTracker:
         self._latest_second = dict.fromkeys(range(plan.tasks), -1)
         self._by_second: dict[int, list[dict[str, Any]]] = {}
         self._totals: dict[int, dict[str, int]] = {}
-        # As of the latest whole second: what tasks told at different moments would show a lag that there is not.
+        # As of the latest whole second: counts of different moments would show a lag that there is not.
         self._totals_then: dict[int, dict[str, int]] = {}
         self._producers_running = set(range(plan.producers))
         self.history: list[Second] = []

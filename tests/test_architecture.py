@@ -36,6 +36,7 @@ FOR_COMMANDS_ALONE = (
     "plain_help.py",
     "plain_values.py",
     "spark_session.py",
+    "watch_options.py",
 )
 WITHOUT_COMMANDS = ("admin", "common", "drawing", "kafka", "results", "studies", "testing")
 

@@ -16,11 +16,14 @@ from highwater.bench.commands.load_options import LoadOptions
 from highwater.bench.commands.planning import show, tell_workload
 from highwater.bench.commands.run_options import RunOptions
 from highwater.common.command_options import with_options
+from highwater.common.watch_options import Watch, WatchPort, page_of
 
 if TYPE_CHECKING:
+    from highwater.bench.display.live_figures import LiveFiguresObserver
     from highwater.bench.telemetry.control import ControlTopic
     from highwater.bench.trials.plan import Plan
     from highwater.bench.trials.progress import Observer
+    from highwater.common.page_process import PageProcess
 
 # Written out here, so that --help does not need the import.
 Compat = Literal["kafka"]
@@ -46,6 +49,8 @@ def run(
     load: LoadOptions,
     telemetry: Telemetry = None,
     telemetry_config: TelemetryConfig = None,
+    watch: Watch = False,
+    watch_port: WatchPort = None,
     compat: Annotated[
         Compat | None, typer.Option(help="kafka: print each trial as kafka-producer-perf-test does.")
     ] = None,
@@ -66,11 +71,12 @@ def run(
             return
         if not (quiet or as_json):
             tell_workload(asked.plan, err=True)
+        page = page_of(watch, watch_port)
         manifest = run_plan(
             asked.plan,
             asked.directory,
             launcher=asked.launcher,
-            observer=observer_of(asked.plan, quiet, compat),
+            observer=observer_of(asked.plan, quiet, compat, page),
             keep_data=asked.keep_data,
             resume=asked.resume is not None,
             retry_invalid=asked.retry_invalid,
@@ -104,8 +110,16 @@ def control_of(telemetry: str | None, config: Path | None) -> ControlTopic | Non
     return ControlTopic(telemetry, connection=read_command_config(config) if config is not None else {})
 
 
-def observer_of(plan: Plan, quiet: bool, compat: Compat | None = None) -> Observer:
-    """The observer that prints progress, for people or for another program's parser."""
+def observer_of(
+    plan: Plan, quiet: bool, compat: Compat | None = None, page: PageProcess | None = None
+) -> LiveFiguresObserver:
+    """The observer that prints progress, for people or for another program's parser, and writes live figures."""
+    from highwater.bench.display.live_figures import LiveFiguresObserver
+
+    return LiveFiguresObserver(plan, _printing(plan, quiet, compat), page)
+
+
+def _printing(plan: Plan, quiet: bool, compat: Compat | None) -> Observer:
     from rich.console import Console
 
     from highwater.bench.display.live import LiveObserver

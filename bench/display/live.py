@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -13,12 +12,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from highwater.bench.trials.plan import RUN_OVERHEAD_S, Plan
-from highwater.bench.trials.progress import Observer, Outcomes, Skips, headline, label, progress_line
-from highwater.bench.trials.time_left import TimeLeft
+from highwater.bench.display.following import FollowingObserver
+from highwater.bench.trials.plan import Plan
+from highwater.bench.trials.progress import Outcomes, Skips, headline, label, progress_line
 from highwater.common.units import wait_text
 from highwater.results.models import TrialPlan, TrialSummary
-from highwater.spark_loadgen import Progress
 
 STATE_STYLE = {
     "valid": "green",
@@ -30,21 +28,14 @@ STATE_STYLE = {
 }
 
 
-class LiveObserver(Observer):
+class LiveObserver(FollowingObserver):
     """Two live lines at the bottom, and one line above them for every trial that has ended."""
 
     def __init__(self, console: Console, plan: Plan) -> None:
+        super().__init__(plan)
         self._console = console
-        self._time_left = TimeLeft([float(duration_s) for duration_s in plan.durations_s], plan.probes_s)
         self._skips = Skips()
-        self._trials = len(plan.trials)
-        self._number = 0
-        self._cell = ""
         self._outcomes = Outcomes()
-        self._step = "starting the load generator"
-        self._progress: Progress | None = None
-        self._started_s = time.monotonic()
-        self._launched_s: float | None = None
         self._live = Live(get_renderable=self._render, console=console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> LiveObserver:
@@ -55,50 +46,29 @@ class LiveObserver(Observer):
         self._live.stop()
 
     def run_started(self, plan: Plan, out: Path, master: str) -> None:
-        self._launched_s = time.monotonic()
+        super().run_started(plan, out, master)
         self._console.print(f"[bold]{escape(headline(plan, master))}[/]", highlight=False)
 
-    def trial_started(self, number: int, trial: TrialPlan) -> None:
-        self._number, self._cell, self._progress = number, label(trial), None
-        self._step = ""
-        self._trials = max(self._trials, number)  # a search may need more than planned
-        self._time_left.trial_started(number, self._since_launch_s())
-
-    def step(self, text: str) -> None:
-        self._step, self._progress = text, None
-
-    def load(self, progress: Progress) -> None:
-        self._progress = progress
-
     def trial_ended(self, number: int, trial: TrialPlan, summary: TrialSummary | None) -> None:
-        if trial.status == "skipped":
-            self._time_left.trial_skipped(number)
-            if self._skips.told_before(trial):
-                return
-        elif number == self._number:  # trials that ran at the same time add no time
-            self._time_left.trial_ended(number, self._since_launch_s(), whole=trial.status == "done")
+        super().trial_ended(number, trial, summary)
+        if self._skips.told_before(trial):
+            return
         state = summary.verdict.state if summary else trial.status
         head, *reasons = self._outcomes.of(trial, summary)
-        line = Text(f"{number:>{len(str(self._trials))}}/{self._trials} {label(trial)}  ")
+        line = Text(f"{number:>{len(str(self.trials))}}/{self.trials} {label(trial)}  ")
         self._console.print(line.append(head, style=STATE_STYLE[state]))
         for reason in reasons:
             self._console.print(Padding(Text(reason, style=STATE_STYLE[state]), (0, 0, 0, 6)))
 
     def _render(self) -> RenderableType:
-        elapsed_s = time.monotonic() - self._started_s
-        launching_s = max(0.0, RUN_OVERHEAD_S - elapsed_s) if self._launched_s is None else 0.0
-        done_s = self._time_left.done_s(self._since_launch_s())
-        left_s = self._time_left.left_s(self._since_launch_s()) + launching_s
+        done_s, left_s = self.done_s, self.left_s
         bar = Table.grid(padding=(0, 2), expand=False)
         bar.add_row(
             ProgressBar(total=done_s + left_s, completed=done_s, width=30),
-            f"{wait_text(round(elapsed_s))} elapsed, about {wait_text(round(left_s))} left",
+            f"{wait_text(round(self.elapsed_s))} elapsed, about {wait_text(round(left_s))} left",
         )
-        head = f"trial {self._number}/{self._trials}  {self._cell}" if self._number else ""
+        head = "" if self.trial is None else f"trial {self.number}/{self.trials}  {label(self.trial)}"
         return Group(Text(head, style="bold", no_wrap=True), Text(self._state(), no_wrap=True), bar)
 
-    def _since_launch_s(self) -> float:
-        return 0.0 if self._launched_s is None else time.monotonic() - self._launched_s
-
     def _state(self) -> str:
-        return self._step if self._progress is None else progress_line(self._progress)
+        return self.step_text if self.progress is None else progress_line(self.progress)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from highwater.bench.environment import describe_environment, git_state, versions
+from highwater.bench.host.usage import usage_of
 from highwater.bench.runs.agenda import Agenda, BlockAgenda, FinishedCells, Skipped, TrialOutcome, decided_by
 from highwater.bench.runs.canary import reasons as canary_reasons
 from highwater.bench.runs.canary import take as take_canary
@@ -406,6 +407,7 @@ class Run:
     def _finish(self, status: RunStatus, exit_code: int | None) -> Manifest:
         self._steps.end()
         wall_s = time.monotonic() - self.surroundings.started_s
+        page = usage_of(self.observer.process_ids)
         self._write(
             self._manifest.model_copy(
                 update={
@@ -413,6 +415,7 @@ class Run:
                     "exit_code": exit_code,
                     "finished_utc": now_utc(),
                     "kept_data": self._kept_data(),
+                    "live_page_cpu_s": None if page is None else round(page.cpu_s, 2),
                     "overhead": overhead_of(wall_s, [self._steps.seconds, *self._trial_steps]),
                 }
             )

@@ -68,6 +68,8 @@ class NativeTrial:
     topic: str
     profile: AppliedProfile
     doubts: Sequence[Reason]
+    others: tuple[int, ...] = ()
+    """Processes of this command that are no part of the load."""
 
     def run(
         self, writer: ResultWriter, steps: StepClock, system_start: SystemStart, checkpoint: Callable[[], None]
@@ -85,7 +87,7 @@ class NativeTrial:
             self.storage.directories[0],
             checkpoint,
         )
-        with HostSampler(process_groups(self.system), self.storage.target.device) as sampler:
+        with HostSampler(process_groups(self.system, self.others), self.storage.target.device) as sampler:
             result = load.run()
         self.profile.end()
         samples = sampler.samples(result.t0_monotonic_s)

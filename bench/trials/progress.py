@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
+from highwater.bench.telemetry.publishing import Sampled
 from highwater.bench.trials.plan import Plan
 from highwater.common.units import count_text, duration_ns_text, percent_text, plural, rate_text, wait_text
 from highwater.results.metrics import metric, value_text
@@ -25,6 +26,11 @@ _FINDING: Final = re.compile(r".+?(?=;|(?<=\)):)|.+")
 class Observer:
     """Hears of everything as it happens; this class prints nothing."""
 
+    @property
+    def process_ids(self) -> tuple[int, ...]:
+        """Processes that it has on this host. They are no part of the load, and the run records what they used."""
+        return ()
+
     def __enter__(self) -> Observer:
         return self
 
@@ -39,6 +45,9 @@ class Observer:
 
     def step(self, text: str) -> None:
         """What is being done now, between loads."""
+
+    def hosts_sampled(self, hosts: Mapping[str, Sampled]) -> None:
+        """A load begins, and these hosts are sampled until its end."""
 
     def load(self, progress: Progress) -> None:
         """About once a second while load runs."""

@@ -138,7 +138,10 @@ class TrialRunner:
                     system_start.rest(workload.phases.rest_s or 0, self.stop.check)
                     self.stop.check()
                     if workload.producers.native:
-                        native = NativeTrial(planned, started_utc, system, storage, client, topics[0], profile, doubts)
+                        native = NativeTrial(
+                            *(planned, started_utc, system, storage, client, topics[0], profile, doubts),
+                            self.observer.process_ids,
+                        )
                         return native.run(self.writer, steps, system_start, self.stop.check_at_once)
                     launcher = self.launcher_of(planned)
                     telemetry = self._telemetry_of(planned)
@@ -147,7 +150,9 @@ class TrialRunner:
                         steps.begin("meet", "waiting for the trials beside it")
                         concurrent.add_system(trial_id, system)
                         concurrent.arrive_and_wait(trial_id, "started", self.stop.check)
-                    others = concurrent.other_process_ids(trial_id) if concurrent else ()
+                    others = self.observer.process_ids
+                    if concurrent:
+                        others += tuple(concurrent.other_process_ids(trial_id))
                     steps.begin("start_load", "starting the load")
                     with telemetry or nullcontext():
                         with (
@@ -155,6 +160,7 @@ class TrialRunner:
                             HostSampler(process_groups(system, others), storage.target.device) as sampler,
                         ):
                             hosts: dict[str, Sampled] = {THIS_HOST: sampler, **cluster.hosts}
+                            self.observer.hosts_sampled(hosts)
 
                             def processes_changed(new_process_ids: Sequence[int]) -> None:
                                 sampler.regroup(process_groups(system, others))

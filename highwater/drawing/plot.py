@@ -155,21 +155,26 @@ def line_panel(
     marks: Sequence[Mark] = (),
     right_y: Axis | None = None,
     end_labels: bool = True,
+    left: float = 0.0,
 ) -> Markup:
     """A line chart. `name` is unique in the page; screen readers read `title` and `finding`.
 
     `levels` are values of y, `moments` values of x. `right_y` is a second axis, for the series and areas that say so.
+    `left`: at least so much room at the left, for charts above each other on one x axis. An axis without a label needs
+    no room for it.
     """
     labelled = [s for s in series if not s.thin and any(p.y is not None for p in s.points)]
     end_labels = end_labels and len({s.name for s in labelled}) > 1
     widest = max((len(_end_label(s)) for s in labelled), default=0) if end_labels else 0
     right_width = 6 + _TEXT_WIDTH * max(len(label) for _, label in right_y.ticks) if right_y else 0.0
     plot = _Plot(
-        left=14 + _TEXT_WIDTH * max(len(label) for _, label in y.ticks),
+        left=max(left, room_for(y)),
         # Names of bands stand above the plot, where no line is.
-        top=24 + (_LINE_HEIGHT if bands else 0) + (_FLAG_HEIGHT if marks else 0),
+        top=(24 if y.label or marks else 10)
+        + (_LINE_HEIGHT if any(band.name for band in bands) else 0)
+        + (_FLAG_HEIGHT if marks else 0),
         right=size.width - (20 + 1.1 * _TEXT_WIDTH * widest if end_labels else 12) - right_width,
-        bottom=size.height - 36,
+        bottom=size.height - (36 if x.label else 6),
         x=x,
         y=y,
         right_y=right_y,
@@ -189,6 +194,11 @@ def line_panel(
     if end_labels:
         parts += _end_labels([(s, points) for s, points in drawn if s in labelled], plot)
     return _drawing(name, title, finding, parts, plot, size, has_links=bool(marks))
+
+
+def room_for(y: Axis) -> float:
+    """The room that the labels of an axis need at the left."""
+    return 14 + _TEXT_WIDTH * max(len(label) for _, label in y.ticks)
 
 
 def dot_panel(
@@ -238,7 +248,7 @@ class Bar(NamedTuple):
 def bar_panel(name: str, title: str, finding: str, bars: Sequence[Bar], x: Axis, y: Axis, size: Size = HALF) -> Markup:
     """A bar from the base for each of `bars`, which are 1 apart in x."""
     plot = _Plot(
-        left=14 + _TEXT_WIDTH * max(len(label) for _, label in y.ticks),
+        left=room_for(y),
         top=24,
         right=size.width - 12,
         bottom=size.height - 36,
@@ -416,7 +426,7 @@ def _bands(bands: Sequence[Band], plot: _Plot) -> list[Markup]:
         parts.append(
             element("rect", class_="band", x=left, y=plot.top, width=right - left, height=plot.bottom - plot.top)
         )
-        if right - left > _TEXT_WIDTH * len(band.name) + 4:
+        if band.name and right - left > _TEXT_WIDTH * len(band.name) + 4:
             parts.append(element("text", band.name, class_="faint", x=left + 3, y=plot.top - 4))
     return parts
 

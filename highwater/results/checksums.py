@@ -9,11 +9,21 @@ from pathlib import Path
 from typing import Final
 
 from highwater.common.atomic_files import write_atomically
+from highwater.common.live_figures import FILE_NAME as LIVE_FIGURES
 
 FILE_NAME: Final = "checksums.sha256"
 # Files that are derived from the others and may be written again at any time.
 _DERIVED: Final = frozenset(
-    {FILE_NAME, "run.lock", "report.html", "report.md", "gate.md", "gate.junit.xml", "gate.codequality.json"}
+    {
+        FILE_NAME,
+        "run.lock",
+        LIVE_FIGURES,
+        "report.html",
+        "report.md",
+        "gate.md",
+        "gate.junit.xml",
+        "gate.codequality.json",
+    }
 )
 _LINE: Final = re.compile(r"([0-9a-f]{64})  (.+)")
 

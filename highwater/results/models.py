@@ -363,6 +363,10 @@ class Manifest(Model):
     canaries: list[BlockCanary] = Field(default=[], description="speed of the host before each block")
     resumed_utc: list[str] = Field(default=[], description="when the run was resumed after an interruption")
     kept_data: dict[str, str] = Field(default={}, description="storage target to the folder kept by --keep-data")
+    live_page_cpu_s: float | None = Field(
+        default=None,
+        description="CPU that serving the page of --watch took on this host, at the lowest priority; absent: no page",
+    )
 
 
 class Environment(Model):

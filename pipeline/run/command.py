@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from highwater.common.command_errors import fail
+from highwater.common.errors import UsageError
 from highwater.common.spark_master import checked_master
+from highwater.common.watch_options import Watch, WatchPort, page_of
 
 
 def run(
@@ -31,6 +33,8 @@ def run(
             "--spark-conf", metavar="NAME=VALUE", help="A setting of Spark; wins over the file; may be repeated."
         ),
     ] = None,
+    watch: Watch = False,
+    watch_port: WatchPort = None,
 ) -> None:
     """Run the flows of a pipeline: read topics and files, apply SQL and Python, write to sinks.
 
@@ -49,6 +53,10 @@ def run(
         if not (name and equals):
             fail(f"--spark-conf {text}: write it as NAME=VALUE")
         settings[name] = value
+    try:
+        page = None if dry_run else page_of(watch, watch_port)
+    except UsageError as error:
+        fail(error)
     raise typer.Exit(
         run_pipeline(
             Request(
@@ -58,6 +66,7 @@ def run(
                 available_now=available_now,
                 master=master,
                 settings=settings,
+                page=page,
             )
         )
     )

@@ -17,13 +17,20 @@ _AGGREGATIONS: Final = ("stateStoreSave", "sessionWindowStateStoreSaveExec")
 
 @dataclass(slots=True)
 class FlowProgress:
-    """lag: offsets that brokers have and the query has not read; None if the source does not say."""
+    """lag: offsets that brokers have and the query has not read; None if the source does not say.
+
+    rows_per_s: in the latest batch that had rows. rows_per_s_now: in the latest report, so 0 while nothing comes.
+    batch_s: what the latest batch took. sink_s: of that, what computing its rows and writing them took.
+    """
 
     name: str
     batches: int = 0
     last_batch: int | None = None
     rows_in: int = 0
     rows_per_s: float = 0.0
+    rows_per_s_now: float = 0.0
+    batch_s: float | None = None
+    sink_s: float | None = None
     lag: int | None = None
     state_rows: int | None = None
     late_rows: int = 0
@@ -47,8 +54,12 @@ class FlowProgress:
             self.batches += 1
         self.last_batch = report["batchId"]
         self.rows_in += report["numInputRows"]
+        self.rows_per_s_now = float(report["processedRowsPerSecond"]) if report["numInputRows"] else 0.0
         if report["numInputRows"]:
-            self.rows_per_s = float(report["processedRowsPerSecond"])
+            self.rows_per_s = self.rows_per_s_now
+        durations_ms = report.get("durationMs") or {}
+        if "addBatch" in durations_ms:
+            self.batch_s, self.sink_s = (durations_ms[name] / 1000 for name in ("triggerExecution", "addBatch"))
         operators = report.get("stateOperators") or ()
         if operators:
             self.state_rows = sum(each["numRowsTotal"] for each in operators)

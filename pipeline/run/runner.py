@@ -26,6 +26,7 @@ from highwater.pipeline.errors import PipelineError, SettingsError
 from highwater.pipeline.run.display import Display
 from highwater.pipeline.run.failures import exit_code_of, reason_of
 from highwater.pipeline.run.frames import Frames
+from highwater.pipeline.run.live_figures import PipelineFigures, live_figures
 from highwater.pipeline.run.model import AVAILABLE_NOW, TOPIC_FORMAT, Flow, Pipeline, Source
 from highwater.pipeline.run.order import stages
 from highwater.pipeline.run.parse import EXAMPLE, parse_pipeline
@@ -39,12 +40,14 @@ from highwater.pipeline.run.trial import trial_broker
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from highwater.common.page_process import PageProcess
+
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The call. flows: names; empty for all. settings: of Spark."""
+    """The call. flows: names; empty for all. settings: of Spark. page: of --watch."""
 
     file: Path
     is_dry: bool
@@ -52,6 +55,7 @@ class Request:
     available_now: bool
     master: str
     settings: Mapping[str, str]
+    page: PageProcess | None = None
 
 
 def run_pipeline(request: Request) -> int:
@@ -100,7 +104,7 @@ def _run(request: Request, display: Display, stop: Stop, cleanup: contextlib.Exi
             for line in lines_of_flow(pipeline, each.flow, each.frame, each.used, kept):
                 display.say(line)
         return EXIT_OK
-    return run_flows(pipeline, planned, storage, display, stop)
+    return run_flows(pipeline, planned, storage, display, stop, request.page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,23 +140,34 @@ def plan_flow(spark: SparkSession, pipeline: Pipeline, flow: Flow, storage: Stor
     return Planned(flow, frame, frames.used)
 
 
-def run_flows(pipeline: Pipeline, planned: Sequence[Planned], storage: Storage, display: Display, stop: Stop) -> int:
+def run_flows(
+    pipeline: Pipeline,
+    planned: Sequence[Planned],
+    storage: Storage,
+    display: Display,
+    stop: Stop,
+    page: PageProcess | None = None,
+) -> int:
     """Run flows until all have ended, say what each did, and return the exit code."""
     started_s = time.monotonic()
     stop.has_begun = True
     by_name = {each.flow.name: each for each in planned}
     runs: list[FlowRun] = []
     failures: dict[str, BaseException] = {}
-    with display.live():
-        for stage in stages(pipeline, [each.flow for each in planned], {name: by_name[name].used for name in by_name}):
-            if failures or stop.stopping.is_set():
-                break
-            begun = _begin(pipeline, [by_name[name] for name in stage], storage, display, stop)
-            runs += begun
-            failures |= watch(begun, stop.stopping, stop.at_once, lambda run: _show(run, display))
-    display.last_progress()
-    for run in runs:
-        display.say(_answer(run, time.monotonic() - started_s))
+    used = {name: each.used for name, each in by_name.items()}
+    with live_figures(storage.folder, pipeline.name, list(by_name), page) as live:
+        with display.live():
+            for stage in stages(pipeline, [each.flow for each in planned], used):
+                if failures or stop.stopping.is_set():
+                    break
+                begun = _begin(pipeline, [by_name[name] for name in stage], storage, display, stop)
+                runs += begun
+                failures |= watch(begun, stop.stopping, stop.at_once, lambda run: _show(run, display, live))
+        display.last_progress()
+        answers = [_answer(run, time.monotonic() - started_s) for run in runs]
+        for answer in answers:
+            display.say(answer)
+        live.answer = "; ".join(answers)
     log = _kept_log(pipeline, storage) if failures else storage.log
     for name, failure in failures.items():
         display.error(f"flow {name}: {reason_of(failure)} (Spark's log: {log})")
@@ -161,7 +176,8 @@ def run_flows(pipeline: Pipeline, planned: Sequence[Planned], storage: Storage, 
     return EXIT_INTERRUPTED if stop.at_once.is_set() else EXIT_OK
 
 
-def _show(run: FlowRun, display: Display) -> None:
+def _show(run: FlowRun, display: Display, live: PipelineFigures) -> None:
+    live.progress(run)
     display.progress(run.flow.name, run.progress.line())
     if run.progress.late and not run.has_warned:
         run.has_warned = True
