@@ -38,6 +38,12 @@ from highwater.kafka.protocol.problem import Problem
 TOPIC: Final = 2
 BROKER: Final = 4
 """The types of resources that have a configuration here."""
+_UNSERVED: Final = {
+    8: "The levels of a broker's loggers",
+    16: "Subscriptions to metrics of clients",
+    32: "Settings of groups",
+}
+"""What other types of resources of Kafka 4.4 have."""
 
 
 class Operation(IntEnum):
@@ -59,6 +65,15 @@ class Alteration(NamedTuple):
     resource_type: int
     name: str
     changes: Sequence[AlterConfigOp]
+
+
+def unserved(resource_type: int) -> Problem:
+    """Return why there is no configuration of a resource that is neither a topic nor a broker."""
+    kind = _UNSERVED.get(resource_type)
+    what = f"Resource type {resource_type} is" if kind is None else f"{kind} (resource type {resource_type}) are"
+    return Problem(
+        ErrorCode.invalid_request, f"{what} not supported: this broker has settings of topics and brokers alone."
+    )
 
 
 def alter(
@@ -173,10 +188,7 @@ def _change_of(
         return metadata_tree.broker_config_path(wanted.name), partial(
             _change_broker, runtime.config, wanted, replace_all
         )
-    return Problem(
-        ErrorCode.invalid_request,
-        f"Configurations are of topics and brokers, but the resource type is {wanted.resource_type}.",
-    )
+    return unserved(wanted.resource_type)
 
 
 def _change_topic(

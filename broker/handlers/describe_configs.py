@@ -2,7 +2,7 @@
 
 Behaviour:
 * Topics and this broker (resource types 2 and 4); all properties that config_table.py knows, or the requested ones;
-  null and an empty list both request all.
+  null and an empty list both request all. Other types: INVALID_REQUEST, with words that name the type.
 * Each value comes with its source; with synonyms, also with the values that it overrides.
 * An empty broker name requests the dynamic settings of all brokers.
 * A property is read-only if it cannot be changed while the broker runs.
@@ -14,10 +14,11 @@ properties that have no effect.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.dynamic_settings.altering import BROKER, TOPIC, unserved
 from highwater.broker.dynamic_settings.following import usable_topic_settings
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
@@ -29,12 +30,9 @@ from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 from highwater.kafka.topic_names import topic_name_problem
 
-_TOPIC: Final = 2
-_BROKER: Final = 4
-
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    topics = [resource.resource_name for resource in request.resources if resource.resource_type == _TOPIC]
+    topics = [resource.resource_name for resource in request.resources if resource.resource_type == TOPIC]
     known = [name for name in paced(topics) if node.cluster.topic(name) is not None]
     deferred = Deferred()
 
@@ -51,7 +49,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
 def _describe(node: Node, resource: Any, request: Any) -> Answer:
     answer = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
-    if resource.resource_type == _TOPIC:
+    if resource.resource_type == TOPIC:
         topic = node.cluster.topic(resource.resource_name)
         problem = topic_name_problem(resource.resource_name)
         if problem is not None:
@@ -60,7 +58,7 @@ def _describe(node: Node, resource: Any, request: Any) -> Answer:
             return answer | _problem(ErrorCode.unknown_topic_or_partition, "This server does not host this topic.")
         overrides = usable_topic_settings(topic.name, node.store.topic_config(topic.name))
         entries = describe_topic_config(TopicConfig(node.config, overrides))
-    elif resource.resource_type == _BROKER:
+    elif resource.resource_type == BROKER:
         if resource.resource_name not in ("", str(node.broker_id)):
             return answer | _problem(
                 ErrorCode.invalid_request,
@@ -68,9 +66,7 @@ def _describe(node: Node, resource: Any, request: Any) -> Answer:
             )
         entries = _describe_broker_config(node.config) if resource.resource_name else _describe_defaults(node.config)
     else:
-        return answer | _problem(
-            ErrorCode.invalid_request, f"Resource type {resource.resource_type} is neither a topic nor a broker."
-        )
+        return answer | _problem(*unserved(resource.resource_type))
     wanted = set(resource.configuration_keys or ())
     include_synonyms = getattr(request, "include_synonyms", False)
     configs = [
