@@ -226,6 +226,17 @@ def test_brokers_and_controller_are_told_at_the_listener_of_the_client(member: M
     assert [(broker.broker_id, broker.host, broker.port, broker.rack) for broker in described.brokers] == addresses
 
 
+def test_a_client_that_looks_for_another_broker_of_the_cluster_is_refused(member: Member) -> None:
+    """KIP-1242. At a bootstrap port that processes share it looks for none yet."""
+    software = {"client_software_name": "a", "client_software_version": "1"}
+
+    def asked(cluster_id: str | None, node_id: int) -> Any:
+        return member.harness.ask("api_versions", 5, cluster_id=cluster_id, node_id=node_id, **software).error_code
+
+    assert asked(None, -1) == asked("a-cluster", 0) == ErrorCode.none
+    assert asked("a-cluster", 1) == asked("another", 0) == ErrorCode.rebootstrap_required
+
+
 def test_clients_are_told_for_a_while_of_a_broker_that_is_gone(member: Member) -> None:
     """And only they: it leads nothing, and is no coordinator."""
 
