@@ -119,6 +119,11 @@ ROOMS: Final = {
                 "Serve the state of this host to a monitor: CPU, memory, page cache, write-back, disks, brokers, "
                 "tuning and drift.",
             ),
+            "matrix": Late(
+                "highwater.bench.commands.matrix:matrix",
+                "Measure which settings matter on this host: each setting under each load on each disk, with "
+                "intervals.",
+            ),
             "prove": Late(
                 "highwater.bench.commands.prove:prove",
                 "Measure the effect of settings on this host: off and on in turn, with intervals, and a verdict "

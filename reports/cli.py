@@ -33,7 +33,7 @@ def report(
         Path,
         typer.Argument(
             metavar="DIR",
-            help="A directory of bench run, of advise, of plan --out, or the --state of bench telemetry live.",
+            help="A directory of bench run, advise, tune matrix or plan --out, or the --state of bench telemetry live.",
         ),
     ],
     head: Annotated[
@@ -69,10 +69,13 @@ def report(
     Exit code 4 when files of the directory are damaged, missing or changed: the report shows the rest and names them.
     """
     # Imported here so that `highwater --help` stays fast.
+    from highwater.bench.matrix.stored import holds_matrix
+    from highwater.common.errors import UsageError
     from highwater.reports import markdown as as_markdown
     from highwater.reports import page
     from highwater.reports.advice import advice_document
     from highwater.reports.facets import FacetKeys, UnknownFactorError
+    from highwater.reports.matrix import matrix_document
     from highwater.reports.side_by_side import NothingInCommonError, comparison_document
     from highwater.results.advice import holds_advice
     from highwater.results.files import ResultDirectoryError
@@ -102,10 +105,12 @@ def report(
     try:
         faults: Sequence[FileFault] = ()
         if head is None:
-            if watch and not holds_advice(directory):
+            if watch and not (holds_advice(directory) or holds_matrix(directory)):
                 _watch(directory, path, FacetKeys(x, colour, columns, rows))
             if holds_advice(directory):
                 document = advice_document(directory)
+            elif holds_matrix(directory):
+                document = matrix_document(directory)
             else:
                 result = RunResult(directory, salvage=True)
                 document = page.run_document(result, FacetKeys(x, colour, columns, rows))
@@ -113,7 +118,7 @@ def report(
         else:
             document = comparison_document(RunResult(directory), RunResult(head))
         text = as_markdown.render(document, most) if markdown else page.render(document)
-    except (ResultDirectoryError, UnknownFactorError, NothingInCommonError) as error:
+    except (ResultDirectoryError, UnknownFactorError, NothingInCommonError, UsageError) as error:
         fail(error)
     except (OSError, UnicodeDecodeError) as error:
         fail(f"cannot read {last}: {error}")

@@ -78,6 +78,7 @@ SANS_IO = (
     "bench/workload/replay.py",
     "bench/gate/reasoning.py",
     "bench/host_agent/exposition.py",
+    "bench/matrix/answers.py",
     "bench/prove/judging.py",
     "bench/runs/agenda.py",
     "bench/runs/search.py",

@@ -106,7 +106,7 @@ def prove(
             read_proofs(facts.files)  # a file that cannot be added to is complained of before hours of trials
             proofs, manifests = [], []
             for item, proved, manifest in proving.prove(
-                rounds, out, _execute(launcher, master, quiet), minutes=minutes
+                rounds, out, executing(launcher, master, quiet), minutes=minutes
             ):
                 manifests.append(manifest)
                 proofs += proved
@@ -144,7 +144,8 @@ def _subjects(
     return [subject_named(text, facts, inputs, accept_risk or ()) for text in knobs], []
 
 
-def _execute(kind: LauncherKind, master: str | None, quiet: bool) -> Execute:
+def executing(kind: LauncherKind, master: str | None, quiet: bool) -> Execute:
+    """What runs a plan, and goes on with a run that is in the directory already."""
     from highwater.bench.commands.run import observer_of
     from highwater.bench.runs.execution import run_plan
     from highwater.bench.runs.launchers import LauncherChoice
@@ -155,6 +156,7 @@ def _execute(kind: LauncherKind, master: str | None, quiet: bool) -> Execute:
             directory,
             launcher=LauncherChoice(kind, master),
             observer=observer_of(plan, quiet),
+            resume=(directory / "manifest.json").is_file(),
             finished_cells=finished_cells,
         )
 

@@ -44,7 +44,7 @@ SHOWN: Final = (
     "writeback.flush_s",
 )
 # Trials that cannot detect a change of a quarter in any figure are inconclusive.
-_USEFUL_DETECTABLE_RATIO: Final = 0.25
+USEFUL_DETECTABLE_RATIO: Final = 0.25
 # A setting is not worth keeping while another figure could have become twice as bad without detection.
 _HARM_DETECTABLE_RATIO: Final = 1.0
 
@@ -60,26 +60,50 @@ class Judgement:
     a_a_pairs: int
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two cells of a run: their valid pairs, and what each figure differs by."""
+
+    trials: Trials
+    items: list[MetricComparison]
+    p_values: dict[str, float]
+    """The two-sided p-value of each metric, of a change beyond `delta_ratio`; not corrected."""
+    pairs: int
+    a_a_pairs: int
+
+    @property
+    def pairs_valid(self) -> int:
+        return len(self.trials.base)
+
+
 def judge_cells(
     summaries: Sequence[TrialSummary], plans: Iterable[TrialPlan], off: str, on: str, seed: int
 ) -> Judgement:
     """Judge cell `on` against cell `off`. summaries: of all finished trials of the run, including A/A twins."""
+    found = compare_cells(summaries, off, on, [*DECIDING, *SHOWN], seed)
+    effects = _effects(found)
+    failed = list(plans)
+    faults_off, faults_on = (faults_of(summaries, failed, cell) for cell in (off, on))
+    bound = _bound_figures(found.trials)
+    verdict, text = _verdict(effects, found.pairs_valid, found.pairs, faults_off, faults_on, bound)
+    return Judgement(verdict, text, effects, found.pairs, found.pairs_valid, found.a_a_pairs)
+
+
+def compare_cells(summaries: Sequence[TrialSummary], off: str, on: str, metrics: Sequence[str], seed: int) -> Compared:
+    """Compare cell `on` with cell `off` over the blocks in which both trials are valid."""
     sides = {cell: {s.block: s for s in summaries if s.cell == cell and s.role == "measure"} for cell in (off, on)}
     blocks = sorted(set(sides[off]) & set(sides[on]))
     valid = [b for b in blocks if "invalid" not in (sides[off][b].verdict.state, sides[on][b].verdict.state)]
     trials = Trials(ONLY_CELL, [sides[off][b] for b in valid], [sides[on][b] for b in valid], paired=True)
     noise = own_noise(summaries)
-    compared = judge([trials], [*DECIDING, *SHOWN], Limits(floors=DECIDING, noise=noise), seed)
-    effects = _effects(trials, compared, seed)
-    failed = list(plans)
-    faults = {cell: _faults(sides[cell].values(), failed, cell) for cell in (off, on)}
-    verdict, text = _verdict(effects, len(valid), len(blocks), faults[off], faults[on], _bound_figures(trials))
-    return Judgement(verdict, text, effects, len(blocks), len(valid), max(map(len, noise.values()), default=0))
+    items = judge([trials], metrics, Limits(floors=DECIDING, noise=noise), seed)
+    p_values = {item.metric: _p_value(trials, item, seed) for item in items}
+    return Compared(trials, items, p_values, len(blocks), max(map(len, noise.values()), default=0))
 
 
-def _effects(trials: Trials, compared: Sequence[MetricComparison], seed: int) -> tuple[MeasuredEffect, ...]:
-    p_values = {item.metric: _p_value(trials, item, seed) for item in compared}
-    deciding = [item.metric for item in compared if item.gated]
+def _effects(found: Compared) -> tuple[MeasuredEffect, ...]:
+    p_values = dict(found.p_values)
+    deciding = [item.metric for item in found.items if item.gated]
     p_values |= dict(zip(deciding, holm([p_values[name] for name in deciding]), strict=True))
     return tuple(
         MeasuredEffect(
@@ -95,7 +119,7 @@ def _effects(trials: Trials, compared: Sequence[MetricComparison], seed: int) ->
             smallest_detectable_ratio=item.smallest_detectable_ratio,
             outcome=_outcome(item, p_values[item.metric]),
         )
-        for item in compared
+        for item in found.items
     )
 
 
@@ -125,9 +149,10 @@ def _outcome(item: MetricComparison, p_value: float) -> EffectOutcome:
     return "better" if above == (item.better == "higher") else "worse"
 
 
-def _faults(summaries: Iterable[TrialSummary], plans: Iterable[TrialPlan], cell: str) -> list[str]:
+def faults_of(summaries: Iterable[TrialSummary], plans: Iterable[TrialPlan], cell: str) -> list[str]:
     """The faults of the system in this cell: lost records, or its own failure."""
-    lost = [reason.text for summary in summaries for reason in summary.verdict.reasons if target_at_fault(reason)]
+    measured = (summary for summary in summaries if summary.cell == cell and summary.role == "measure")
+    lost = [reason.text for summary in measured for reason in summary.verdict.reasons if target_at_fault(reason)]
     failed = [plan.error or "no reason" for plan in plans if plan.cell == cell and plan.status == "failed"]
     return lost + failed
 
@@ -166,8 +191,8 @@ def _verdict(
         names = ", ".join(effect.metric for effect in unknown)
         return "inconclusive", f"{names}: looks like a change, and {n_valid} pairs are too few to say; measure more"
     seen = {e.metric: e.smallest_detectable_ratio for e in deciding if e.smallest_detectable_ratio is not None}
-    if min((ratio for name, ratio in seen.items() if name not in bound), default=1.0) > _USEFUL_DETECTABLE_RATIO:
-        quarter = percent_text(_USEFUL_DETECTABLE_RATIO)
+    if min((ratio for name, ratio in seen.items() if name not in bound), default=1.0) > USEFUL_DETECTABLE_RATIO:
+        quarter = percent_text(USEFUL_DETECTABLE_RATIO)
         return "inconclusive", f"too noisy to see a change of {quarter} in what clients wait for, CPU or dirty memory"
     would = ", ".join(f"{name} {percent_text(ratio)}" for name, ratio in seen.items())
     return "no_effect", f"nothing changed beyond noise; what would have been seen: {would}"

@@ -71,8 +71,8 @@ def make_rounds(
     for subject in subjects:
         by_load.setdefault(workload_file or load_file(load_for(subject)), []).append(subject)
     if minutes is not None:
-        pairs = _pairs_within(minutes, [_round(path, found, data_dir, 1, seed) for path, found in by_load.items()])
-    return [_round(path, found, data_dir, pairs, seed) for path, found in by_load.items()]
+        pairs = _pairs_within(minutes, [make_round(path, found, data_dir, 1, seed) for path, found in by_load.items()])
+    return [make_round(path, found, data_dir, pairs, seed) for path, found in by_load.items()]
 
 
 def duration_s(rounds: Iterable[Round]) -> int:
@@ -115,7 +115,15 @@ def until(deadline_s: float, now: Callable[[], float] = time.monotonic) -> Finis
     return finished
 
 
-def _round(path: Path, subjects: Sequence[Subject], data_dir: Path | None, pairs: int, seed: int | None) -> Round:
+def make_round(
+    path: Path,
+    subjects: Sequence[Subject],
+    data_dir: Path | None,
+    pairs: int,
+    seed: int | None,
+    other_targets: Mapping[str, Path] | None = None,
+) -> Round:
+    """The run of a workload file. other_targets: those that subjects name. Raises UsageError."""
     document = read_with_includes(path)
     if document.data.get("variants") or document.data.get("matrix"):
         raise UsageError(
@@ -124,8 +132,9 @@ def _round(path: Path, subjects: Sequence[Subject], data_dir: Path | None, pairs
     variants: dict[str, Any] = {AS_IT_IS: {}}
     sides = []
     for subject in subjects:
-        off = _variant(variants, subject.off_text, subject.off)
-        on = _variant(variants, subject.on_text, subject.on)
+        off = _variant(variants, subject.off_text, _overlay(subject.off))
+        on_target = {"storage": {"target": subject.target}} if subject.target else _overlay(subject.on)
+        on = _variant(variants, subject.on_text, on_target)
         sides.append(Sides(subject, off, on))
     if not any(AS_IT_IS in (item.off, item.on) for item in sides):
         del variants[AS_IT_IS]
@@ -135,20 +144,24 @@ def _round(path: Path, subjects: Sequence[Subject], data_dir: Path | None, pairs
     document.data["trials"] = kept | {"n": pairs, "a_a": True}
     if data_dir is not None:
         storage = document.data.setdefault("storage", {})
-        storage["targets"] = {PROVED_STORAGE: {"path": str(data_dir)}}
+        targets = {PROVED_STORAGE: data_dir, **(other_targets or {})}
+        storage["targets"] = {name: {"path": str(place)} for name, place in targets.items()}
         storage["target"] = PROVED_STORAGE
     specification: Specification = specify(document, path)
     return Round(specification.workload.name, tuple(sides), make_plan(specification, seed))
 
 
-def _variant(variants: dict[str, Any], name: str, settings: dict[str, str]) -> str:
-    """The variant that has these settings in force, made when there is none yet."""
-    if not settings:
+def _overlay(settings: dict[str, str]) -> dict[str, Any]:
+    return {"host": {"settings": settings}} if settings else {}
+
+
+def _variant(variants: dict[str, Any], name: str, overlay: dict[str, Any]) -> str:
+    """The variant with this overlay, made when there is none yet."""
+    if not overlay:
         return AS_IT_IS
-    overlay = {"host": {"settings": settings}}
     if variants.setdefault(name, overlay) != overlay:
         # Two different values may have the same rounded text.
-        name = "+".join(f"{knob}={value}" for knob, value in settings.items())
+        name = "+".join(f"{knob}={value}" for knob, value in overlay["host"]["settings"].items())
         variants[name] = overlay
     return name
 

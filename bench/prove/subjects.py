@@ -50,6 +50,8 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class Subject:
     changes: tuple[Change, ...]
+    target: str = ""
+    """The storage target of the trials on, where a disk of its own is the setting; otherwise both sides have one."""
 
     @property
     def name(self) -> str:
@@ -210,6 +212,11 @@ def _value(knob: Knob, text: str) -> Value:
         return parse_value(text, knob.unit)
     except ValueError as error:
         raise UsageError(f"{knob.id}: {error}") from None
+
+
+def knob_ids(text: str) -> list[str]:
+    """The knobs that a subject names, whether they exist or not."""
+    return [part.partition("=")[0] for part in _parts(text)]
 
 
 def _parts(text: str) -> list[str]:

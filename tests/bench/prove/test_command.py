@@ -34,7 +34,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, slow: str = "", status: RunStatus = "done") -> Runner:
     runner = Runner(slow, status)
-    monkeypatch.setattr(command, "_execute", lambda *_: runner)
+    monkeypatch.setattr(command, "executing", lambda *_: runner)
     return runner
 
 

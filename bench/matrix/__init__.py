@@ -1,0 +1,1 @@
+"""`highwater tune matrix`: which settings matter on this host, under which load, on which disk."""
