@@ -15,7 +15,7 @@ from highwater.monitor.figures.rows import FindingKind, Level
 from highwater.monitor.history.reader import About
 from highwater.monitor.kafka_source.parts import Part
 from highwater.monitor.model import Topic
-from highwater.monitor.web import action_pages, commands, history_charts, message_pages, standing, words
+from highwater.monitor.web import action_pages, commands, history_charts, message_pages, retry_tables, standing, words
 from highwater.monitor.web.alert_tables import alerts_table, findings_table, notices_table, targets_table
 from highwater.monitor.web.broker_tables import (
     brokers_table,
@@ -26,6 +26,7 @@ from highwater.monitor.web.event_tables import causes_table, events_table
 from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table, topic_groups_table
 from highwater.monitor.web.lag_bars import lag_bars
 from highwater.monitor.web.pages import Seen, not_found, of_cluster, render_cluster
+from highwater.monitor.web.retry_tables import retries_table
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import Arranged, Table, arrange
 from highwater.monitor.web.topic_tables import (
@@ -100,6 +101,22 @@ def transactions(call: Call, seen: Seen) -> Response:
         view=view,
         commands=commands_of(view.shown),
         problem=source.error.rstrip(".") if source is not None else "",
+    )
+
+
+@of_cluster("/retries")
+def retries(call: Call, seen: Seen) -> Response:
+    table = retries_table(seen.figures)
+    view = arrange(table, call.query)
+    return render_cluster(
+        call,
+        seen,
+        "retries.html.j2",
+        table.title,
+        "/retries",
+        view=view,
+        lead=retry_tables.answer(table.rows),
+        commands=retry_tables.commands_of(call.site.settings.bootstrap, view.shown),
     )
 
 

@@ -24,6 +24,7 @@ from highwater.monitor.web.host_tables import (
     hosts_table,
 )
 from highwater.monitor.web.pages import Seen, of_cluster
+from highwater.monitor.web.retry_tables import retries_table
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import Table, arrange, as_csv, as_objects
 from highwater.monitor.web.topic_tables import config_table, partitions_table, topics_table
@@ -96,6 +97,7 @@ TABLES: Final[Mapping[str, Maker]] = {
     "host/disks": _host(host_disks_table),
     "host/drift": _agent(host_drift_table),
     "hosts": lambda call, seen: hosts_table(seen),
+    "retries": lambda call, seen: retries_table(seen.figures),
     "topics": lambda call, seen: topics_table(seen.figures),
     "transactions": lambda call, seen: transactions_table(seen.figures),
     "zookeeper/servers": lambda call, seen: servers_table(seen.snapshot),

@@ -8,14 +8,13 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from highwater.common.quantities import DURATION
+from highwater.common.retry_topics import DEAD_LETTER_PREFIX, PARKED_SUFFIX, RETRY_SUFFIX
 from highwater.common.units import NANOSECONDS
 from highwater.pipeline.errors import SettingsError
 
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 DELAY_PREFIX: Final = "hw.delay."
-DEAD_LETTER_PREFIX: Final = "dlq."
-"""The default prefix of KIP-1191."""
 WHEEL: Final = "hw.delay.wheel"
 """Records that are due in less than the least level, in a partition for each tenth of a second."""
 WHEEL_MS: Final = 1000
@@ -23,8 +22,6 @@ WHEEL_MS: Final = 1000
 WHEEL_SLOT_MS: Final = 100
 WHEEL_SLOTS: Final = 16
 """More than a second has: what comes late still finds no record of the next turn before it."""
-_RETRY: Final = ".retry"
-_PARKED: Final = ".retry.parked"
 # librdkafka's expressions know no (?:…).
 _LEVEL: Final = r"[1-9][0-9]*(ms|s|m|h|d)"
 _WAITING: Final = re.compile(rf"(?:hw\.delay|.+\.retry)\.({_LEVEL}|wheel)")
@@ -93,12 +90,12 @@ class GroupTopics(NamedTuple):
     @property
     def retry(self) -> str:
         """The topic from which the group reads records that are due again."""
-        return f"{self.topic}.{self.group}{_RETRY}"
+        return f"{self.topic}.{self.group}{RETRY_SUFFIX}"
 
     @property
     def parked(self) -> str:
         """The state of failing keys: compacted, one partition for each of the topic."""
-        return f"{self.topic}.{self.group}{_PARKED}"
+        return f"{self.topic}.{self.group}{PARKED_SUFFIX}"
 
     @property
     def dead(self) -> str:

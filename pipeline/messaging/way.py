@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from highwater.common.retry_topics import DEAD_LETTER_PREFIX
 from highwater.pipeline.messaging import headers
-from highwater.pipeline.messaging.levels import DEAD_LETTER_PREFIX, level_of
+from highwater.pipeline.messaging.levels import level_of
 from highwater.pipeline.messaging.record import Place, Record, parse_place
 
 

@@ -22,13 +22,13 @@ from highwater.admin.terminal import (
     say,
     time_text,
 )
+from highwater.common.retry_topics import DEAD_LETTER_PREFIX
 from highwater.common.topic_partition import partition_name
 from highwater.common.units import count_text, plural
 from highwater.pipeline.messaging import headers
 from highwater.pipeline.messaging.commands.by_topic import PrintedColumn, from_now_text, print_by_topic, records_in
 from highwater.pipeline.messaging.commands.common import ROW_COLUMNS, WhereOption, json_of, reporting_all, row_of
 from highwater.pipeline.messaging.filter import parse_filter
-from highwater.pipeline.messaging.levels import DEAD_LETTER_PREFIX
 from highwater.pipeline.messaging.reading import read_range
 from highwater.pipeline.messaging.record import Record
 from highwater.pipeline.messaging.replay import GROUP_PREFIX, Replay

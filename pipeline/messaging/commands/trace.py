@@ -8,10 +8,11 @@ import typer
 
 from highwater.admin.client import DEFAULT_BOOTSTRAP, BootstrapOption, Cluster, CommandConfigOption
 from highwater.admin.terminal import CommandError, JsonOption, UsageError, print_json, print_table, time_text
+from highwater.common.retry_topics import DEAD_LETTER_PREFIX
 from highwater.common.units import shortened
 from highwater.pipeline.messaging import headers
 from highwater.pipeline.messaging.commands.common import json_of, reporting_all
-from highwater.pipeline.messaging.levels import DEAD_LETTER_PREFIX, level_of
+from highwater.pipeline.messaging.levels import level_of
 from highwater.pipeline.messaging.reading import read_range
 from highwater.pipeline.messaging.record import Place, Record, parse_place
 from highwater.pipeline.messaging.topics import Topics
