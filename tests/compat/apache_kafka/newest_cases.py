@@ -41,6 +41,9 @@ def newest_topics_produce_consume_groups(broker: RunningBroker) -> None:
     offsets = _succeed(broker, "GetOffsetShell", "--topic", "newest-none")
     assert sum(int(line.rpartition(":")[2]) for line in offsets.split()) == 300, offsets
     assert "newest-none" in _succeed(broker, "LogDirsCommand", "--describe")
+    endpoints = ("list-endpoints", "--include-fenced-brokers", "--bootstrap-server", broker.address)
+    listed = succeed(f"{TOOLS}.ClusterTool", *endpoints, jars=jars_4())
+    assert [line.split()[-2:] for line in listed.splitlines()[1:]] == [["unfenced", "broker"]], listed
     _succeed(broker, "TopicCommand", "--delete", "--topic", "newest-.*")
     # A running broker still takes the files of the deleted topics away, under the eyes of whoever lists them.
     assert broker.stop() == 0
@@ -62,5 +65,8 @@ def newest_transactional_message_copier(broker: RunningBroker) -> None:
     isolation = ("--isolation-level", "read_committed")
     assert _succeed(broker, *consume, *isolation).splitlines() == lines
     assert "CompleteCommit" in _succeed(broker, "TransactionsCommand", "describe", "--transactional-id", "copier")
+    for pattern, is_listed in (("cop[a-z]{3}", True), ("cop", False)):
+        listed = _succeed(broker, "TransactionsCommand", "list", "--transactional-id-pattern", pattern)
+        assert ("copier" in listed) is is_listed, listed
     assert broker.stop() == 0
     assert_no_complaints(broker.log_dir)
