@@ -9,7 +9,7 @@ from typing import Final
 
 from highwater.common.live_figures import Chart, LiveFigures
 from highwater.common.page_process import PageProcess
-from highwater.common.units import NONE, count_text, duration_text, plural, rate_text
+from highwater.common.units import count_text, duration_text, plural, rate_text
 from highwater.pipeline.run.queries import FlowRun
 
 _MOST_FLOWS: Final = 4
@@ -72,12 +72,12 @@ def live_figures(folder: Path, name: str, flows: Sequence[str], page: PageProces
 
 
 def sentence_of(runs: Sequence[FlowRun]) -> str:
-    """`per_minute: 24,000 rows/s, lag 0, a batch takes 1.2 s.`, and for several flows their sum first."""
+    """`per_minute: 24,000/s, lag 0, a batch takes 1.2 s.`, with a part for each of the first flows."""
     parts = []
     for run in runs[:_MOST_FLOWS]:
         progress = run.progress
-        lag = NONE if progress.lag is None else count_text(progress.lag)
+        lag = "" if progress.lag is None else f", lag {count_text(progress.lag)}"
         took = "" if progress.batch_s is None else f", a batch takes {duration_text(progress.batch_s)}"
-        parts.append(f"{run.flow.name}: {rate_text(progress.rows_per_s)}, lag {lag}{took}")
+        parts.append(f"{run.flow.name}: {rate_text(progress.rows_per_s)}{lag}{took}")
     more = len(runs) - _MOST_FLOWS
     return "; ".join([*parts, *([f"{plural(more, 'more flow')}"] if more > 0 else [])]) + "."

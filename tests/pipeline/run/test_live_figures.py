@@ -23,7 +23,7 @@ def flow(name: str, *reports: dict[str, Any]) -> FlowRun:
 
 def test_flows_in_a_sentence() -> None:
     runs = [flow("keep", report(0, 1000, 1, **DURATIONS)), flow("count", report(0, 10, 1, sources=[]))]
-    assert sentence_of(runs) == "keep: 2,000/s, lag 2, a batch takes 1.5 s; count: 20/s, lag –."
+    assert sentence_of(runs) == "keep: 2,000/s, lag 2, a batch takes 1.5 s; count: 20/s."
     many = [flow(f"f{number}", report(0, 1, 1)) for number in range(6)]
     assert sentence_of(many).endswith("f3: 2/s, lag 2; 2 more flows.")
 
