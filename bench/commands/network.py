@@ -77,7 +77,7 @@ def _show(trial: NetworkTrial) -> None:
 
 
 def _speed(bytes_per_s: float) -> str:
-    """As links are sold."""
+    """The speed in the units that links are sold in."""
     from highwater.common.units import significant
 
     bits_per_s = bytes_per_s * 8

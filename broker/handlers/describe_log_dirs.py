@@ -5,7 +5,7 @@ failed directory with KAFKA_STORAGE_ERROR. A partition that is being moved is al
 bytes there and its lag in offsets. v4 brings the size of the volume and its usable bytes (KIP-827): -1, unknown, when
 the directory failed or does not report them.
 
-Versions: v5 tells whether a directory is cordoned (KIP-1066); here none is.
+Versions: v5 brings whether a directory is cordoned (KIP-1066); here none is.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from highwater.kafka.pacing import paced
 
 MOST_STEPS: Final = 2_000
-"""Of a pattern. The work for one character of a name is in proportion to this."""
+"""The steps of a pattern. The work for one character of a name is in proportion to them."""
 MOST_REPEATS: Final = 1_000
 MOST_NESTED: Final = 100
 """Groups in groups: the parser calls itself for each."""
@@ -118,7 +118,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class _One:
-    """One character, and how many comparisons tell whether it is one of those."""
+    """One character, and how many comparisons decide whether it is one of those."""
 
     takes: Test
     work: int = 1

@@ -176,7 +176,7 @@ class Measured:
     trials_used: int
     trials_left_out: int
     network_bytes_per_s: tuple[float, ...] = ()
-    """Of each trial of `bench network`, between hosts like the planned ones."""
+    """The rate of each trial of `bench network`, between hosts like the planned ones."""
     reference: Reference | None = None
     """A published measurement has costs in place of cells."""
 
