@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -186,18 +186,24 @@ class HistoryReader:
         query = select(ENTITY.c.id).where(ENTITY.c.kind == kind, ENTITY.c.name == storable(name)).limit(1)
         return bool(self._all(query))
 
+    def oldest_ms(self) -> int | None:
+        """When the history begins; None if it has nothing."""
+        return min((span.oldest_ms for span in self._spans()), default=None)
+
     def sizes(self) -> HistorySize:
-        spans = []
-        for tier in Tier:
-            table = ROWS[CLUSTER.name, tier]
-            ((oldest, newest),) = self._all(select(func.min(table.c.t), func.max(table.c.t)))
-            if oldest is not None:
-                spans.append(TierSpan(tier, int(oldest), int(newest)))
+        spans = tuple(self._spans())
         try:
             size_bytes = self._database.size_bytes
         except SQLAlchemyError as error:
             raise HistoryError(f"{self._database.shown}: cannot read the history: {reason_of(error)}") from None
-        return HistorySize(self._database.shown, size_bytes, tuple(spans))
+        return HistorySize(self._database.shown, size_bytes, spans)
+
+    def _spans(self) -> Iterator[TierSpan]:
+        for tier in Tier:
+            table = ROWS[CLUSTER.name, tier]
+            ((oldest, newest),) = self._all(select(func.min(table.c.t), func.max(table.c.t)))
+            if oldest is not None:
+                yield TierSpan(tier, int(oldest), int(newest))
 
     def _entities(self, connection: Connection, kind: str, name: str) -> list[int]:
         """The ids of all that had this name, the oldest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -11,11 +11,20 @@ from starlette.responses import Response
 from highwater.monitor.causes import Happening
 from highwater.monitor.figures.distribution import FORMULAS
 from highwater.monitor.figures.headroom import least_of
-from highwater.monitor.figures.rows import FindingKind, Level
+from highwater.monitor.figures.rows import FindingKind, LagVerdict, Level
 from highwater.monitor.history.reader import About
 from highwater.monitor.kafka_source.parts import Part
 from highwater.monitor.model import Topic
-from highwater.monitor.web import action_pages, commands, history_charts, message_pages, retry_tables, standing, words
+from highwater.monitor.web import (
+    action_pages,
+    commands,
+    history_charts,
+    message_pages,
+    next_steps,
+    retry_tables,
+    standing,
+    words,
+)
 from highwater.monitor.web.alert_tables import alerts_table, findings_table, notices_table, targets_table
 from highwater.monitor.web.broker_tables import (
     brokers_table,
@@ -53,7 +62,8 @@ def overview(call: Call, seen: Seen) -> Response:
         key=lambda row: (row.level.rank, row.verdict.rank, row.lag or 0),
         reverse=True,
     )
-    lagging += [row for row in figures.groups.values() if standing.last_known(call, row)]
+    remembered = [row for row in figures.groups.values() if standing.last_known(call, row)]
+    lagging += remembered
     findings = [each for each in figures.findings if not each.is_near]
     shown = findings[: 1 + _MOST_OTHERS]
     sparklines, sparklines_time = history_charts.sparklines(call, seen)
@@ -70,12 +80,22 @@ def overview(call: Call, seen: Seen) -> Response:
         named_groups={each.subject.removeprefix("group ") for each in shown if each.kind in _OF_GROUPS},
         silent=sum(broker.is_alive and bool(broker.error) for broker in seen.snapshot.brokers.values()),
         worst_groups=[(row, standing.of_group(call, seen, row)) for row in lagging[:_WORST]],
+        group_counts=group_counts(figures.totals.groups_by_verdict, len(remembered)),
         unjudged_groups=sum(row.level is Level.UNKNOWN for row in figures.groups.values()),
         least=least_of(figures.headroom),
         sparklines=sparklines,
         sparklines_time=sparklines_time,
         events=history_charts.last_events(call, seen),
     )
+
+
+def group_counts(by_verdict: Mapping[LagVerdict, int], remembered: int) -> list[str]:
+    """How many groups stand how, the worst first. remembered: those listed by an alert from before a restart."""
+    found = [f"{words.count(remembered)} with an open alert, not judged again yet"] if remembered else []
+    for verdict in sorted(by_verdict, key=lambda each: -each.rank):
+        many = by_verdict[verdict] - (remembered if verdict is LagVerdict.UNKNOWN else 0)
+        found += [f"{words.count(many)} {words.VERDICT_WORDS[verdict]}"] if many else []
+    return found
 
 
 @of_cluster("/brokers")
@@ -161,8 +181,10 @@ def broker(call: Call, seen: Seen) -> Response:
         changes=_changes(call, seen, "broker", str(node_id)),
         row=seen.figures.brokers[node_id],
         standing=standing.of_broker(call, seen, seen.figures.brokers[node_id]),
+        as_of=standing.as_of(call, seen, seen.figures.brokers[node_id]),
         directories=arrange(directories_table(found), call.query, "directories."),
         config=arrange(config_table("broker/config", own, silent), call.query, "config."),
+        next_step=next_steps.of_broker(found, seen.figures.brokers[node_id]),
         commands=commands.of_broker(call.site.settings.bootstrap, node_id),
         actions=action_pages.of_broker(call, node_id),
         history=history_charts.section(call, seen, "broker", str(node_id)),
@@ -191,6 +213,7 @@ def topic(call: Call, seen: Seen) -> Response:
         config=arrange(config, call.query, "config."),
         groups=arrange(topic_groups_table(name, seen.figures), call.query, "groups."),
         transactions=arrange(topic_transactions_table(name, seen.figures), call.query, "transactions."),
+        next_step=next_steps.of_topic(seen.figures.topics[name]),
         commands=commands.of_topic(call.site.settings.bootstrap, name),
         actions=action_pages.of_topic(call, name),
         messages=message_pages.address_of(call, name),
@@ -217,6 +240,7 @@ def group(call: Call, seen: Seen) -> Response:
         lag=lag_bars(seen.figures.group_partitions.get(name, ())),
         partitions=arrange(group_partitions_table(name, seen.figures), call.query, "partitions."),
         members=arrange(members_table(found), call.query, "members."),
+        next_step=next_steps.of_group(seen.figures.groups[name]),
         commands=commands.of_group(call.site.settings.bootstrap, name),
         actions=action_pages.of_group(call, name),
         history=history_charts.section(call, seen, "group", name, {topic for topic, _ in found.commits}),

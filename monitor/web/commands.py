@@ -11,18 +11,25 @@ class Command(NamedTuple):
     title: str
     text: str
     note: str
+    destroys: str = ""
+    """What is lost for good, in a few words; such commands are the last ones of a page."""
 
 
 def of_group(bootstrap: str, group: str) -> list[Command]:
     base = ("groups", "-b", bootstrap, "--reset-offsets", "--group", group, "--all-topics")
     return [
+        Command("Go back by an hour", broker_command(*base, "--by-duration", "PT1H"), "By the timestamps of records."),
         Command(
             "Read everything again",
             broker_command(*base, "--to-earliest"),
             "Shows the new offsets; with --execute it sets them. The group must have no members then.",
         ),
-        Command("Skip to the newest record", broker_command(*base, "--to-latest"), "Unread records are skipped."),
-        Command("Go back by an hour", broker_command(*base, "--by-duration", "PT1H"), "By the timestamps of records."),
+        Command(
+            "Skip to the newest record",
+            broker_command(*base, "--to-latest"),
+            "As above, shows first; --execute sets.",
+            destroys="skips unread records",
+        ),
     ]
 
 
@@ -44,6 +51,7 @@ def of_topic(bootstrap: str, topic: str) -> list[Command]:
                 "configs", "-b", bootstrap, "--alter", "--topic", topic, "--add-config", "retention.ms=86400000"
             ),
             "Keeps records for one day.",
+            destroys="deletes older records",
         ),
     ]
 

@@ -26,6 +26,8 @@ from highwater.monitor.web.units import COUNT, TEXT, TIME
 _DAY_S: Final = 86_400
 SPANS_S: Final[Mapping[str, int]] = {**RANGES, "90d": 90 * _DAY_S, "1y": 365 * _DAY_S, "2y": 730 * _DAY_S}
 _DEFAULT_SPAN: Final = "1h"
+_ALL: Final = "all"
+"""The range of everything that the history has."""
 _SHORTEST_MS: Final = 10_000
 _LAST_MS: Final = 4_102_444_800_000
 """The begin of 2100: no history has more."""
@@ -87,7 +89,7 @@ class View:
     span: tuple[int, int]
     """Unix time in milliseconds."""
     range: str
-    """A key of SPANS_S; empty if the address names two times."""
+    """A key of SPANS_S, or all; empty if the address names two times."""
     points: int
     problem: str = ""
 
@@ -138,8 +140,11 @@ def time_text(at_ms: int) -> str:
     return f"{datetime.fromtimestamp(at_ms // 1000, UTC):{_TIME}}"
 
 
-def read_view(query: Mapping[str, str], now_ms: int) -> View:
-    """What is wrong in an address becomes a sentence, and the rest of the address counts."""
+def read_view(query: Mapping[str, str], now_ms: int, oldest_ms: int | None = None) -> View:
+    """What is wrong in an address becomes a sentence, and the rest of the address counts.
+
+    oldest_ms: when the history begins; None if it has nothing.
+    """
     series: list[Chosen] = []
     problems = []
     for number in range(1, MOST_LINES + 1):
@@ -160,8 +165,13 @@ def read_view(query: Mapping[str, str], now_ms: int) -> View:
         span, problem = _span(query.get("from", ""), query.get("to", ""), now_ms)
         problems += [problem] if problem else []
     if span is None:
-        chosen_range = chosen_range if chosen_range in SPANS_S else _DEFAULT_SPAN
-        span = (now_ms - 1000 * SPANS_S[chosen_range], now_ms)
+        begin_ms = now_ms - 1000 * SPANS_S.get(chosen_range, SPANS_S[_DEFAULT_SPAN])
+        is_chosen = chosen_range in SPANS_S
+        if oldest_ms is not None and (chosen_range == _ALL or (not is_chosen and oldest_ms > begin_ms)):
+            chosen_range, begin_ms = _ALL, min(oldest_ms, now_ms - _SHORTEST_MS)
+        elif not is_chosen:
+            chosen_range = _DEFAULT_SPAN
+        span = (begin_ms, now_ms)
     else:
         chosen_range = ""
     points = query.get("points", "")
@@ -216,7 +226,7 @@ class Listed:
 @of_cluster(EXPLORER)
 def explorer_page(call: Call, seen: Seen) -> Response:
     reader = call.site.history
-    view = read_view(call.query, seen.snapshot.taken_at_ms)
+    view = read_view(call.query, seen.snapshot.taken_at_ms, _oldest_ms(reader))
     kind = call.query.get("kind", "")
     kind = kind if kind in KINDS else CLUSTER.name
     drawing: Markup | None = None
@@ -253,7 +263,7 @@ def explorer_page(call: Call, seen: Seen) -> Response:
         drawing=drawing,
         happened=happened,
         table=arrange(_table(view, found, _EMPTY), call.query) if found else None,
-        ranges=[(name, address(EXPLORER, {**view.query(range=name), "kind": kind})) for name in SPANS_S],
+        ranges=[(name, address(EXPLORER, {**view.query(range=name), "kind": kind})) for name in (*SPANS_S, _ALL)],
         moves=_moves(view, seen.snapshot.taken_at_ms, kind),
         limits=(time_text(view.span[0]), time_text(view.span[1])),
         kinds=[(each, address(EXPLORER, {**view.query(), "kind": each})) for each in KINDS],
@@ -270,6 +280,13 @@ def explorer_page(call: Call, seen: Seen) -> Response:
         most=MOST_LINES,
         starts=_starts(seen, view) if not view.series else [],
     )
+
+
+def _oldest_ms(reader: HistoryReader | None) -> int | None:
+    try:
+        return None if reader is None else reader.oldest_ms()
+    except HistoryError:
+        return None  # The page says so when it reads the series.
 
 
 def _address(view: View, kind: str) -> str:
@@ -348,7 +365,7 @@ def _starts(seen: Seen, view: View) -> list[tuple[str, str]]:
 
 def points_table(call: Call, seen: Seen) -> Table[PointRow]:
     """The points of the chart, each one a row."""
-    view = read_view(call.query, seen.snapshot.taken_at_ms)
+    view = read_view(call.query, seen.snapshot.taken_at_ms, _oldest_ms(call.site.history))
     if call.site.history is None:
         return _table(view, [], NO_HISTORY)
     try:

@@ -9,7 +9,10 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from highwater.common.units import plural
+from highwater.monitor.figures.cluster import Figures
+from highwater.monitor.figures.rows import Level
 from highwater.monitor.model import Snapshot
+from highwater.monitor.web import words
 from highwater.monitor.web.pages import Seen, of_cluster, redirect, render_cluster
 from highwater.monitor.web.routing import Call
 
@@ -26,6 +29,9 @@ class Thing(NamedTuple):
     others: tuple[str, ...] = ()
     """What it is found by too."""
     note: str = ""
+    level: Level | None = None
+    state: str = ""
+    """How it stands, in words; empty for what has no state of its own."""
 
 
 class FoundNames(NamedTuple):
@@ -39,7 +45,7 @@ class FoundNames(NamedTuple):
 def search_page(call: Call, seen: Seen) -> Response:
     """Show what has the text in a name; the only thing that has this very name, at once."""
     text = call.query.get("q", "").strip()
-    found = search(text, seen.snapshot)
+    found = search(text, seen.snapshot, seen.figures)
     same = {each.address for kind in found for each in kind.things if _rank(text.casefold(), each) == 0}
     if len(same) == 1:
         return redirect(same.pop())
@@ -49,17 +55,33 @@ def search_page(call: Call, seen: Seen) -> Response:
     )
 
 
-def search(text: str, snapshot: Snapshot) -> list[FoundNames]:
+def search(text: str, snapshot: Snapshot, figures: Figures) -> list[FoundNames]:
     """Return what has `text` in a name, in capitals or not; nothing for an empty text."""
     if not text:
         return []
     kinds = {
         "Brokers": [
-            Thing(f"/broker?id={node_id}", f"broker {node_id}", (str(node_id), each.address), each.address)
+            Thing(
+                f"/broker?id={node_id}",
+                f"broker {node_id}",
+                (str(node_id), each.address),
+                each.address,
+                row.level,
+                "alive" if row.is_alive else "gone",
+            )
             for node_id, each in snapshot.brokers.items()
+            if (row := figures.brokers[node_id])
         ],
-        "Topics": [Thing(_address("/topic", name), name) for name in snapshot.topics],
-        "Groups": [Thing(_address("/group", name), name) for name in snapshot.groups],
+        "Topics": [
+            Thing(_address("/topic", name), name, level=topic.level, state=words.health(topic.health))
+            for name in snapshot.topics
+            if (topic := figures.topics[name])
+        ],
+        "Groups": [
+            Thing(_address("/group", name), name, level=group.level, state=words.VERDICT_WORDS[group.verdict])
+            for name in snapshot.groups
+            if (group := figures.groups[name])
+        ],
         "Clients": _clients(snapshot),
         "Hosts": [Thing(_address("/host", name), name) for name in snapshot.hosts],
     }

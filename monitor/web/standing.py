@@ -35,6 +35,15 @@ def of_broker(call: Call, seen: Seen, row: BrokerFigures) -> Standing:
     return Standing(cells.state(row.level, text), _others(call, subject, (key[0],)))
 
 
+def as_of(call: Call, seen: Seen, row: BrokerFigures) -> str:
+    """What stands behind the title of what a broker said before it went: `, as of 12:03, before it went`."""
+    if row.is_alive:
+        return ""
+    key = (FindingKind.BROKER_GONE, f"broker {row.node_id}")
+    began_ms = call.site.alerts.began_at_ms(key, seen.figures) if call.site.alerts else None
+    return f", as of {words.clock_time(began_ms)}, before it went" if began_ms else ", as of before it went"
+
+
 def of_group(call: Call, seen: Seen, row: GroupFigures) -> Standing:
     subject = f"group {row.name}"
     others = _others(call, subject, _OF_GROUPS)

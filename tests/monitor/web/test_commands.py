@@ -25,6 +25,13 @@ def test_a_shell_reads_the_name_as_it_is(name: str) -> None:
         assert not any(0x202A <= ord(character) <= 0x202E for character in command.text)
 
 
+def test_what_destroys_comes_last_and_is_marked() -> None:
+    for listed in (commands.of_group("b:1", "g"), commands.of_topic("b:1", "t"), commands.of_broker("b:1", 1)):
+        marked = [bool(command.destroys) for command in listed]
+        assert marked == sorted(marked)
+    assert commands.of_group("b:1", "g")[-1].destroys == "skips unread records"
+
+
 def test_commands_say_what_they_do_without_doing_it_at_once() -> None:
     text = " ".join(command.text for command in commands.of_group("b:1", "g"))
     assert "--execute" not in text

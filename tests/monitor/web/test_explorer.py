@@ -177,3 +177,13 @@ def test_a_groups_partition_is_marked_with_the_events_of_both(tmp_path: Path) ->
     assert "the group rebalanced" in page
     assert "the leader changed" in page
     assert "another leader changed" not in page
+
+
+def test_a_young_history_is_shown_whole_and_an_old_one_by_the_hour() -> None:
+    now, minute = 10_000_000, 60_000
+    young = read_view({}, now, now - 5 * minute)
+    assert (young.span, young.range, young.times) == ((now - 5 * minute, now), "all", {"range": "all"})
+    assert read_view({"range": "1h"}, now, now - 5 * minute).span == (now - 60 * minute, now), "as it was asked"
+    assert read_view({}, now, now - 90 * minute).range == "1h"
+    assert read_view({"range": "all"}, now, now - 90 * minute).span == (now - 90 * minute, now)
+    assert read_view({"range": "all"}, now).range == "1h", "without a history there is no all"

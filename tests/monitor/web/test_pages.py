@@ -30,7 +30,7 @@ from highwater.monitor.users import Role
 from highwater.monitor.web import cells, words
 from highwater.monitor.web.alert_tables import alerts_table
 from highwater.monitor.web.app import ROUTES
-from highwater.monitor.web.cluster_pages import distribution
+from highwater.monitor.web.cluster_pages import distribution, group_counts
 from highwater.monitor.web.history_charts import METRICS
 from highwater.monitor.web.routing import Route
 from highwater.monitor.web.tables import as_csv, as_objects
@@ -408,7 +408,11 @@ def test_a_broker_that_is_gone_says_since_its_event_and_how_often(tmp_path: Path
     with web_app(tmp_path, view=(snapshot, figures), history=HistoryReader(database), alerts=keeper) as web:
         viewer = web.browser(Role.VIEWER)
         since = f"since {words.clock_time(began_ms)}, 10 min"
-        assert f"gone {since}; the 3rd time in 1 h<" in viewer.get(f"/broker?id={node_id}").text
+        page = viewer.get(f"/broker?id={node_id}").text
+        assert f"gone {since}; the 3rd time in 1 h<" in page
+        assert "If this broker dies" not in page, "it is dead"
+        assert f"<h2>Directories, as of {words.clock_time(began_ms)}, before it went</h2>" in page
+        assert ">Start it again. If it will not come back" in page
         assert f"S{since[1:]}." in viewer.get("/").text
 
 
@@ -625,3 +629,9 @@ def test_without_a_keeper_of_alerts_the_page_shows_what_is_found(viewer: TestCli
 )
 def test_a_setting_that_was_set_to_its_default_does_not_differ(config: ConfigValue, differs: bool) -> None:
     assert differs_from_default(config) is differs
+
+
+def test_the_card_of_groups_counts_the_worst_first_and_those_of_open_alerts_apart() -> None:
+    counts = {LagVerdict.OK: 3, LagVerdict.UNKNOWN: 2, LagVerdict.STOP: 1}
+    assert group_counts(counts, 0) == ["1 stopped", "2 not judged yet", "3 OK"]
+    assert group_counts(counts, 2) == ["2 with an open alert, not judged again yet", "1 stopped", "3 OK"]

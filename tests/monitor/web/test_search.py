@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from highwater.monitor.figures.cluster import derive
+from highwater.monitor.model import NO_LEADER
 from highwater.monitor.users import Role
 from highwater.monitor.web.search import search
 from tests.monitor.clusters import broker, group, member, partition, snapshot, topic
@@ -20,16 +21,17 @@ SEEN = snapshot(
     topics=[topic(name, partition(name, 0)) for name in NAMES],
     groups=[group("billing", {("orders", 0): 1}, replace(member("a"), client_id="invoices", host="10.1.2.3"))],
 )
+FIGURES = derive([SEEN])
 
 
 @pytest.fixture(scope="module")
 def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    with web_app(tmp_path_factory.mktemp("web"), view=(SEEN, derive([SEEN]))) as web:
+    with web_app(tmp_path_factory.mktemp("web"), view=(SEEN, FIGURES)) as web:
         yield web.browser(Role.VIEWER)
 
 
 def test_the_very_name_comes_first_then_what_begins_so() -> None:
-    (topics,) = search("orders", SEEN)
+    (topics,) = search("orders", SEEN, FIGURES)
     assert [each.name for each in topics.things] == ["orders", "Orders.dlq", "big-orders"]
 
 
@@ -43,7 +45,7 @@ def test_the_very_name_comes_first_then_what_begins_so() -> None:
     ],
 )
 def test_each_kind_is_found_by_a_part_of_its_names(text: str, title: str, address: str) -> None:
-    assert [(found.title, found.things[0].address) for found in search(text, SEEN)] == [(title, address)]
+    assert [(found.title, found.things[0].address) for found in search(text, SEEN, FIGURES)] == [(title, address)]
 
 
 @pytest.mark.parametrize(
@@ -67,3 +69,10 @@ def test_a_list_says_how_much_it_has_and_what_it_leaves_out(viewer: TestClient) 
     empty = viewer.get("/search").text
     assert "Type a part of the name" in empty
     assert 'name="q" id="search"' in empty
+
+
+def test_results_say_how_things_stand() -> None:
+    offline = replace(partition("dark", 0), leader=NO_LEADER)
+    seen = snapshot(brokers=[broker(0), replace(broker(1), is_alive=False)], topics=[topic("dark", offline)])
+    states = {found.title: [thing.state for thing in found.things] for found in search("r", seen, derive([seen]))}
+    assert states == {"Brokers": ["alive", "gone"], "Topics": ["1 offline"]}
