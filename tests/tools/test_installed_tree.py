@@ -30,6 +30,7 @@ class _WithoutIndex(Build):
             "needed/__init__.py",
             "needed/native.h",
             "needed/tests/test_needed.py",
+            "confluent_kafka/schema_registry/client.py",
             "needed-1.dist-info/METADATA",
             "needed-1.dist-info/direct_url.json",
             "bin/needed",

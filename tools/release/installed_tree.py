@@ -28,6 +28,8 @@ exec "$(dirname "$(readlink -f "$0")")/python" -P -m highwater "$@"
 _OF_PIP: Final = frozenset({"INSTALLER", "RECORD", "REQUESTED", "direct_url.json"})
 # Hundreds of languages, none of which a host highlights: a tenth of all byte code.
 _UNUSED: Final = "/pygments/lexers/"
+# Serialisers of the extra `registry`, which no tree is made with.
+_OF_REGISTRY: Final = Path("confluent_kafka/schema_registry")
 _SOURCES: Final = frozenset({".c", ".cpp", ".h", ".hpp", ".pxd", ".pxi", ".pyi", ".pyx"})
 
 
@@ -107,7 +109,7 @@ def _leave_out(packages: Path) -> None:
         name = path.relative_to(packages)
         if name.parts[0] == "highwater":
             continue
-        if path.is_dir() and path.name == "tests":
+        if path.is_dir() and (path.name == "tests" or name == _OF_REGISTRY):
             shutil.rmtree(path)
         elif path.is_file() and (path.suffix in _SOURCES or (".dist-info" in name.parts[0] and path.name in _OF_PIP)):
             path.unlink()
