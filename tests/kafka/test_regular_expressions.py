@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.kafka.regular_expressions import MOST_NESTED, MOST_STEPS, Pattern, PatternError
+from highwater.kafka.regular_expressions import Pattern, PatternError
 
 # By pattern: names that match, and names that do not.
 MATCHES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -53,12 +53,6 @@ def test_what_is_no_pattern(pattern: str) -> None:
         Pattern(pattern)
 
 
-@pytest.mark.parametrize("pattern", [r"\pL", r"\p{Greek}", r"\C"])
-def test_what_re2_has_and_this_has_not(pattern: str) -> None:
-    with pytest.raises(PatternError, match="not known"):
-        Pattern(pattern)
-
-
 def test_a_pattern_that_would_take_for_ever_with_backtracking() -> None:
     """Python's `re` takes 2^40 steps for the first, and as many as the name is long to the fourth for the second."""
     assert not Pattern("(a*)*(a|a)*b").matches("a" * 1000)
@@ -66,20 +60,7 @@ def test_a_pattern_that_would_take_for_ever_with_backtracking() -> None:
     assert Pattern("(a|aa)+").matches("a" * 1000)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "a" * (MOST_STEPS + 1),
-        "(a{50}){50}",
-        "((a{20}){20}){20}",
-        "[" + "abc" * 300 + "]{10}",
-        "(" * (MOST_NESTED + 2) + ")" * (MOST_NESTED + 2),
-    ],
-)
+@pytest.mark.parametrize("pattern", ["(a{50}){50}", "[a-zé]" * 30_000])
 def test_patterns_that_take_too_much_work(pattern: str) -> None:
-    with pytest.raises(PatternError, match=r"more than|nests too deep"):
+    with pytest.raises(PatternError, match=r"repetition|too large"):
         Pattern(pattern)
-
-
-def test_the_deepest_pattern_is_read() -> None:
-    assert Pattern("(" * MOST_NESTED + "a" + ")*" * MOST_NESTED).matches("aa")
