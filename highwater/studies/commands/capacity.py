@@ -26,9 +26,7 @@ def plan(
     ] = None,
     network: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--network", metavar="FILE", help="What bench network measured between such hosts; may be repeated."
-        ),
+        typer.Option("--network", metavar="FILE", help="A file of bench network between such hosts; may be repeated."),
     ] = None,
     measure: Annotated[
         str | None,

@@ -100,6 +100,8 @@ def test_a_network_that_was_measured_takes_the_place_of_the_load_file_s(ceilings
 
 
 def test_mistakes_are_one_line(ceilings: Path, tmp_path: Path) -> None:
+    probes = tmp_path / "probes"
+    probes.mkdir()
     wrong = tmp_path / "load.yaml"
     wrong.write_text(TEXT.replace("groups: 2", "grups: 2"), "utf-8")
     for words, said in [
@@ -108,12 +110,12 @@ def test_mistakes_are_one_line(ceilings: Path, tmp_path: Path) -> None:
         ((EXAMPLE, "--ceilings", tmp_path), f"{tmp_path} is not a result directory"),
         ((EXAMPLE, "--network", tmp_path / "none"), f"--network: cannot read {tmp_path / 'none'}: No such file"),
         (
-            (EXAMPLE, "--network", write_probe(tmp_path / "self.json", 1e9, "10.0.0.1")),
-            f"--network: {tmp_path}/self.json: 10.0.0.1 was the measuring host itself",
+            (EXAMPLE, "--network", write_probe(probes / "self.json", 1e9, "10.0.0.1")),
+            f"--network: {probes}/self.json: 10.0.0.1 was the measuring host itself",
         ),
         (
-            (EXAMPLE, "--network", write_probe(tmp_path / "fast.json", 2e9)),
-            f"--network: {tmp_path}/fast.json: 16 Gbit/s were measured, and hosts.network says 10 Gbit/s",
+            (EXAMPLE, "--network", write_probe(probes / "fast.json", 2e9)),
+            f"--network: {probes}/fast.json: 16 Gbit/s were measured, and hosts.network says 10 Gbit/s",
         ),
     ]:
         done = plan(*words)
