@@ -15,13 +15,10 @@ from highwater.common.command_errors import fail, report_error
 from highwater.common.exit_codes import EXIT_INVALID
 
 if TYPE_CHECKING:
-    from highwater.reports.facets import FacetKeys
     from highwater.reports.page import Document
     from highwater.results.salvage import FileFault
     from highwater.studies.history.series import Series
 
-# A page takes seconds of CPU time, which a run on the same host should rarely notice.
-_WATCH_S: Final = 60
 # How soon the page shows that the run has ended.
 _LOOK_S: Final = 2
 # Browsers read the page of live figures again so often.
@@ -61,7 +58,8 @@ def report(
         str, typer.Option(metavar="FACTOR", help="Factor with one row per value in the by-factor chart.")
     ] = "",
     watch: Annotated[
-        bool, typer.Option("--watch", help="Rewrite the page every minute until the run ends; browsers reload it.")
+        bool,
+        typer.Option("--watch", help="Rewrite the page of live figures until the trial ends; browsers reload it."),
     ] = False,
 ) -> None:
     """Write the report of a result directory as one HTML file that works from disk, and print its path.
@@ -87,17 +85,17 @@ def report(
         fail("--most works with Markdown only: add --markdown")
     if head is not None and (x or colour or columns or rows):
         fail("--x, --colour, --columns and --rows work with one directory only")
-    if watch and (head is not None or markdown):
-        fail("--watch works with the page of one directory only")
     last = head or directory
     if head is None and holds_live_figures(directory):
         _live(directory, out or directory / "live.html", watch=watch)
         return
+    if watch:
+        fail(f"--watch is for the --state of bench telemetry live; a run is followed by: highwater watch {last}")
     stem = "comparison" if head else "report"
     path = out or last / f"{stem}{'.md' if markdown else '.html'}"
     if head is None and (directory / PLAN_FILE).is_file():
-        if watch or x or colour or columns or rows:
-            fail(f"{directory} is of a plan: --watch, --x, --colour, --columns and --rows are for runs")
+        if x or colour or columns or rows:
+            fail(f"{directory} is of a plan: --x, --colour, --columns and --rows are for runs")
         document = _plan_document(directory)
         _write(path, as_markdown.render(document, most) if markdown else page.render(document))
         typer.echo(path)
@@ -105,8 +103,6 @@ def report(
     try:
         faults: Sequence[FileFault] = ()
         if head is None:
-            if watch and not (holds_advice(directory) or holds_matrix(directory)):
-                _watch(directory, path, FacetKeys(x, colour, columns, rows))
             if holds_advice(directory):
                 document = advice_document(directory)
             elif holds_matrix(directory):
@@ -169,21 +165,6 @@ def _live(directory: Path, path: Path, *, watch: bool) -> None:
         time.sleep(_LOOK_S)
     if not watch:
         typer.echo(path)
-
-
-def _watch(directory: Path, path: Path, facets: FacetKeys) -> None:
-    """Rewrite the page until the run has ended. Raises what reading the directory raises."""
-    from highwater.reports import page
-    from highwater.results.reader import RunResult
-    from highwater.results.run_lock import is_locked
-
-    # The run may measure on this host: the pages take only time that nothing else wants.
-    os.nice(19)
-    while is_locked(directory) and (result := RunResult(directory, salvage=True)).manifest.status == "running":
-        _write(path, page.render(page.run_document(result, facets), _WATCH_S))
-        until_s = time.monotonic() + _WATCH_S
-        while time.monotonic() < until_s and is_locked(directory):
-            time.sleep(_LOOK_S)
 
 
 def history_report(

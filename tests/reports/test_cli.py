@@ -15,7 +15,6 @@ from typer.testing import CliRunner, Result
 
 from highwater.reports.cli import report
 from highwater.results import checksums
-from highwater.results.run_lock import RunLock
 from tests.reports.parsing import parse
 from tests.reports.sample_run import Sample, write_sample
 from tests.reports.test_golden import comparable
@@ -208,22 +207,7 @@ def test_output_that_cannot_be_written(copied_run: Path, tmp_path: Path) -> None
     assert not list(tmp_path.glob("*.tmp"))
 
 
-def test_a_page_that_is_watched_is_rewritten_until_the_run_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = write_sample(tmp_path / "run", Sample(axes={}, trials=1, measure_s=1, status="running"))
-    page = directory / "report.html"
-    reloads: list[bool] = []
-    lock = RunLock.take(directory)
-
-    def sleep(_: float) -> None:
-        reloads.append('<meta http-equiv="refresh" content="60">' in page.read_text("utf-8"))
-        lock.release()
-
-    monkeypatch.setattr("highwater.reports.cli.time.sleep", sleep)
-    monkeypatch.setattr("highwater.reports.cli.os.nice", lambda _: 19)
-    done = run(directory, "--watch")
-    assert (done.exit_code, done.stdout) == (0, f"{page}\n")
-    assert reloads == [True]
-    assert "refresh" not in page.read_text("utf-8")
-    assert run(directory, "--watch", "--markdown").exit_code == 2
+def test_a_run_is_followed_by_another_command(copied_run: Path) -> None:
+    done = run(copied_run, "--watch")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert f"highwater watch {copied_run}" in done.stderr
