@@ -12,6 +12,7 @@ from highwater.bench.matrix.answers import (
     Answer,
     Key,
     State,
+    effect_of,
     rest_sentence,
     sentence,
     setting_order,
@@ -73,7 +74,8 @@ def _answer(matrix: Matrix, found: Mapping[Key, Answer]) -> Section:
     settings = matrix.questions.settings
     matter = settings_that_matter(settings, found)
     waiting = any(answer.state in ("missing", "undecided") for answer in found.values())
-    tone: Tone = "good" if matter else "warn" if waiting else "none"
+    helps = matter and all(effect_of(setting, found) == "better" for setting in matter)
+    tone: Tone = "good" if helps else "warn" if waiting and not matter else "none"
     blocks: list[Block] = [Headline(sentence(settings, found), tone)]
     items: list[tuple[str, Tone]] = []
     if rest := rest_sentence(settings, found):
@@ -157,7 +159,7 @@ def _in_cell(answer: Answer) -> str:
         if item.ratio > 2:
             return f"{mark} {item.ratio:.1f}×"
         return f"{mark} {100 * (item.ratio - 1):+.0f} %".replace("-", "\N{MINUS SIGN}")
-    return f"<{100 * answer.unseen_ratio:.0f} %" if answer.unseen_ratio is not None else mark
+    return f"{mark} <{100 * answer.unseen_ratio:.0f} %" if answer.unseen_ratio is not None else mark
 
 
 def _short_load(load: str) -> str:

@@ -13,7 +13,7 @@ from highwater.bench.trials.plan import Plan
 from highwater.bench.trials.progress import Observer
 from highwater.common.live_figures import Chart, LiveFigures
 from highwater.common.page_process import PageProcess
-from highwater.common.units import count_text, duration_ns_text, rate_text, size_text, wait_text
+from highwater.common.units import count_text, duration_ns_text, percent_text, rate_text, size_text, wait_text
 from highwater.results.host import HostSample
 from highwater.results.models import TrialPlan, TrialSummary
 from highwater.spark_loadgen import Progress
@@ -26,6 +26,8 @@ CHARTS: Final = (
     Chart("disk", "Disks of the log", "B/s", ["written", "read"]),
 )
 _NS_PER_MS: Final = 1e6
+# A quiet host has less: `plan --measure` bears no more either.
+_OTHER_WORK_RATIO: Final = 0.1
 
 
 class LiveFiguresObserver(FollowingObserver):
@@ -39,6 +41,7 @@ class LiveFiguresObserver(FollowingObserver):
         self._hosts: Mapping[str, Sampled] = {}
         self._positions: dict[str, int] = {}
         self._is_in_load = False
+        self._other_work = ""
 
     def __enter__(self) -> LiveFiguresObserver:
         self._inner.__enter__()
@@ -86,8 +89,10 @@ class LiveFiguresObserver(FollowingObserver):
         if not self._is_in_load and self.trial is not None:
             self._is_in_load = True
             self._live.begin(f"{self.number} {self.trial.cell}")
-        figures = figures_of_load(progress) | figures_of_hosts(self._newest_samples(progress.t0_ns / 1e9))
-        self._live.figures(figures, self.sentence())
+        samples = self._newest_samples(progress.t0_ns / 1e9)
+        if THIS_HOST in samples:
+            self._other_work = other_work_words(samples[THIS_HOST])
+        self._live.figures(figures_of_load(progress) | figures_of_hosts(samples), self.sentence())
 
     def trial_ended(self, number: int, trial: TrialPlan, summary: TrialSummary | None) -> None:
         self._load_ended()
@@ -101,7 +106,7 @@ class LiveFiguresObserver(FollowingObserver):
         if self.trial is None:
             return f"{now[:1].upper()}{now[1:]}; {left}."
         cell = f"{self.trial.cell}, A/A" if self.trial.role == "a_a" else self.trial.cell
-        return f"Trial {self.number} of {self.trials} ({cell}): {now or 'begins'}; {left}."
+        return f"Trial {self.number} of {self.trials} ({cell}): {now or 'begins'}{self._other_work}; {left}."
 
     def _say(self) -> None:
         if self._live is not None:
@@ -132,6 +137,12 @@ def load_words(progress: Progress) -> str:
     p99 = "" if progress.produce_p99_ns is None else f", p99 {duration_ns_text(progress.produce_p99_ns)}"
     failed = f", {count_text(progress.failed)} failed" if progress.failed else ""
     return f"{'warm-up, ' if progress.phase == 'warmup' else ''}{rate}{p99}{lag}{failed}"
+
+
+def other_work_words(here: HostSample) -> str:
+    """What else keeps this host busy, so that trials may be no measurements; empty if it is quiet."""
+    ratio = (here.other_cpu_ratio or 0.0) / (os.cpu_count() or 1)
+    return f"; other work takes {percent_text(ratio)} of this host's CPU" if ratio > _OTHER_WORK_RATIO else ""
 
 
 def figures_of_load(progress: Progress) -> dict[str, float | None]:

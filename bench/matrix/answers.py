@@ -33,6 +33,11 @@ MATTERS: Final = ("better", "worse", "trade")
 # In this order settings are listed, and the states of their cells decide.
 _ORDER: Final[tuple[State, ...]] = ("worse", "trade", "better", "undecided", "none", "missing", "cannot")
 _NAMED: Final = 3
+_EFFECTS: Final[tuple[tuple[State, str, str], ...]] = (
+    ("better", "helps", "help"),
+    ("worse", "harms", "harm"),
+    ("trade", "helps one figure and harms another", "help one figure and harm another"),
+)
 
 
 class Key(NamedTuple):
@@ -174,10 +179,25 @@ def sentence(settings: Sequence[str], found: Mapping[Key, Answer]) -> str:
     if not matter:
         doubt = " yet" if waiting or any(answer.state == "undecided" for answer in measured) else ""
         return f"{so_far} this host none of {plural(len(settings), 'setting')} was shown to matter{doubt}."
-    more = f" and {len(matter) - _NAMED} more" if len(matter) > _NAMED else ""
-    listed = ", ".join(map(name_of, matter[:_NAMED]))
     verb = "matters" if len(matter) == 1 else "matter"
-    return f"{so_far} this host {len(matter)} of {plural(len(settings), 'setting')} {verb}: {listed}{more}."
+    effects = [
+        (f"{len(those)} {one if len(those) == 1 else several}", those)
+        for kind, one, several in _EFFECTS
+        if (those := [setting for setting in matter if effect_of(setting, found) == kind])
+    ]
+    listed = "; ".join(f"{text} ({_listed(those)})" for text, those in effects)
+    return f"{so_far} this host {len(matter)} of {plural(len(settings), 'setting')} {verb}: {listed}."
+
+
+def effect_of(setting: str, found: Mapping[Key, Answer]) -> State:
+    """Whether all differences of a setting are better, or all worse; `trade` for both. One cell at least matters."""
+    states = {answer.state for answer in found.values() if answer.key.setting == setting} & set(MATTERS)
+    return states.pop() if len(states) == 1 else "trade"
+
+
+def _listed(settings: Sequence[str]) -> str:
+    more = f" and {len(settings) - _NAMED} more" if len(settings) > _NAMED else ""
+    return ", ".join(map(name_of, settings[:_NAMED])) + more
 
 
 def rest_sentence(settings: Sequence[str], found: Mapping[Key, Answer]) -> str:

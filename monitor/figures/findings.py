@@ -73,9 +73,10 @@ def verdict(snapshot: Snapshot, totals: Totals, found: Sequence[Finding]) -> tup
         more = f" {plural(others, 'more problem')}." if others else ""
         return worst.level, worst.sentence + more
     unknown = list(_unknown(snapshot, totals))
+    sound_groups = totals.groups - totals.unjudged_groups
     well = (
         f"{totals.alive_text}, {plural(totals.topics, 'topic')} with "
-        f"{plural(totals.partitions, 'partition')} in sync, {plural(totals.groups, 'group')} without problems."
+        f"{plural(totals.partitions, 'partition')} in sync, {plural(sound_groups, 'group')} without problems."
     )
     if not snapshot.brokers:
         return Level.UNKNOWN, "Nothing is known yet: no broker has answered."

@@ -79,8 +79,8 @@ def sentence(standing: Standing, state: State, now_s: float) -> str:
         return standing.finished or ""
     at = datetime.fromtimestamp(standing.last_s, UTC)
     ago = wait_text(max(0.0, now_s - standing.last_s))
-    last = f" Its last words: {standing.words}" if standing.words else ""
-    return f"The run died: its process has ended without a word, last heard of at {at:%H:%M:%S} UTC, {ago} ago.{last}"
+    stood = f" Before: {standing.words.partition('; about')[0].rstrip('.')}." if standing.words else ""
+    return f"The run died {ago} ago: its process ended after {at:%H:%M:%S} UTC, before the run was over.{stood}"
 
 
 def _panels(standing: Standing, end_s: float, size: Size) -> list[_Panel]:

@@ -101,6 +101,6 @@ def test_the_page_of_a_run_that_was_killed_says_so(tmp_path: Path) -> None:
         os.kill(watched.run.pid, signal.SIGKILL)
         watched.run.wait()
         wait_until(lambda: watched.now()["died"], "the page says that the run died", _WITHIN_S)
-        assert re.match(r"The run died: .* last heard of at \d\d:\d\d:\d\d UTC", watched.now()["title"])
+        assert re.match(r"The run died .* ago: its process ended after \d\d:\d\d:\d\d UTC", watched.now()["title"])
         page.terminate()
         page.wait(60)

@@ -30,7 +30,7 @@ def test_the_answer_comes_first_then_the_grid_then_every_cell(measured: Path) ->
     places = [
         text.index(part)
         for part in (
-            "On this host 1 of 5 settings matters: vm.swappiness.",
+            "On this host 1 of 5 settings matters: 1 harms (vm.swappiness).",
             "The others: ",
             "Each setting under each load, on each disk",
             "Every cell",
@@ -50,7 +50,7 @@ def test_the_grid_has_marks_and_words_and_not_colour_alone(measured: Path) -> No
         assert (labels[0], labels[-1]) == ("vm.swappiness", "cpu.governor"), "in the order of effect"
         assert len(re.findall(r'class="answer worse"', drawing)) == 2
         assert re.search(r'class="mid said worse"[^>]*>✕ \+5\d %<', drawing)
-        assert re.search(r'class="mid said none"[^>]*>&lt;\d+ %<', drawing)
+        assert re.search(r'class="mid said none"[^>]*>= &lt;\d+ %<', drawing)
         assert re.search(r'class="mid said cannot"[^>]*>–<', drawing)
         assert re.search(r"<title>vm\.swappiness, cpu on \w+: worse: produce\.p99 \+", drawing)
 
@@ -67,7 +67,7 @@ def test_what_is_undecided_looks_undecided(tmp_path: Path) -> None:
 
 def test_markdown_has_the_same(measured: Path) -> None:
     text = markdown.render(matrix_document(measured))
-    assert "On this host 1 of 5 settings matters: vm.swappiness." in text
+    assert "On this host 1 of 5 settings matters: 1 harms (vm.swappiness)." in text
     assert re.search(r"\| vm\.swappiness \| ✕ \+5\d % \|", text)
     assert "cannot be set here: durability" in text
 

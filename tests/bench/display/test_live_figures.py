@@ -15,6 +15,7 @@ from highwater.bench.display.live_figures import (
     figures_of_hosts,
     figures_of_load,
     load_words,
+    other_work_words,
 )
 from highwater.bench.telemetry.publishing import THIS_HOST
 from highwater.bench.trials.plan import Plan, make_plan
@@ -65,6 +66,12 @@ def test_of_a_cluster_elsewhere_the_busiest_host_and_the_disks_of_all_count() ->
     brokers = {"b1": sample(cpu_ratio=0.5, disk_write_bytes=100), "b2": sample(cpu_ratio=0.9, disk_write_bytes=20)}
     figures = figures_of_hosts({THIS_HOST: here, **brokers})
     assert (figures["cpu.busiest broker host"], figures["disk.written"], figures["disk.read"]) == (90.0, 120, None)
+
+
+def test_a_host_that_is_busy_with_other_work_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert other_work_words(sample(other_cpu_ratio=1.86)) == "; other work takes 93 % of this host's CPU"
+    assert other_work_words(sample(other_cpu_ratio=0.2)) == other_work_words(sample()) == ""
 
 
 class Heard(Observer):

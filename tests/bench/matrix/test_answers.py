@@ -149,7 +149,7 @@ def test_the_sentence_names_what_matters_most_first() -> None:
     found = answers([*first, key("never")], first, second, {key("never"): "it is fixed"})
     assert found[key("never")].text == "cannot be set here: it is fixed"
     assert setting_order(settings, found) == ["knoblarge", "knobsmall", "knobnothing", "knobnever"]
-    assert sentence(settings, found) == "On this host 2 of 4 settings matter: knoblarge, knobsmall."
+    assert sentence(settings, found) == "On this host 2 of 4 settings matter: 1 helps (knobsmall); 1 harms (knoblarge)."
     rest = rest_sentence(settings, found)
     assert rest.startswith("The others: 1 without a difference (")
     assert rest.endswith(" at most in the main figure), 1 not to be set here.")

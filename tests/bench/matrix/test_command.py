@@ -49,7 +49,7 @@ def test_one_command_measures_and_answers(runner: Runner, data: Path, tmp_path: 
     result = command()
     assert result.exit_code == 0, result.output
     assert "2 settings × 1 load × 2 disks = 4 cells: about " in result.stdout
-    assert "On this host 1 of 2 settings matters: vm.swappiness." in result.stdout
+    assert "On this host 1 of 2 settings matters: 1 harms (vm.swappiness)." in result.stdout
     assert "vm.swappiness, cpu on hdd: worse: produce.p99 +" in result.stdout
     assert f"report: highwater report {tmp_path / 'out'}" in result.stdout
     assert (tmp_path / "out" / "matrix.csv").read_text().count("\n") == 5

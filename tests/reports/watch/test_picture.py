@@ -70,8 +70,8 @@ def test_on_a_telephone_bands_have_numbers_alone() -> None:
 def test_a_run_that_died_says_since_when() -> None:
     words = sentence(standing(), "died", NOON_S + 190)
     assert words == (
-        "The run died: its process has ended without a word, last heard of at 08:01:10 UTC, 2 min ago. "
-        "Its last words: Trial 2 of 2 <acks>: 84 MiB/s; about 3 min left."
+        "The run died 2 min ago: its process ended after 08:01:10 UTC, before the run was over. "
+        "Before: Trial 2 of 2 <acks>: 84 MiB/s."
     )
     assert 'class="headline bad"' in picture(standing(), "died", NOON_S + 190, WIDE)
 
