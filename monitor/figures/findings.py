@@ -81,7 +81,7 @@ def verdict(snapshot: Snapshot, totals: Totals, found: Sequence[Finding]) -> tup
     if not snapshot.brokers:
         return Level.UNKNOWN, "Nothing is known yet: no broker has answered."
     if unknown:
-        return Level.UNKNOWN, f"No problem is found: {well} Not known: {'; '.join(unknown)}."
+        return Level.UNKNOWN, f"No problem is found so far: {well} Not known: {'; '.join(unknown)}."
     idle = f" {_idle(totals.idle_groups)}" if totals.idle_groups else ""
     return Level.OK, f"Healthy: {well}{idle}"
 

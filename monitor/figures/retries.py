@@ -32,6 +32,8 @@ class RetryFigures(NamedTuple):
     dead_per_s: float | None
     dead_topic: str
     """Empty if there is none."""
+    unmoved: str
+    """A topic of a delay whose records no mover reads; empty if there is none."""
 
 
 def retry_figures(figures: Figures) -> tuple[RetryFigures, ...]:
@@ -54,7 +56,8 @@ def _row(name: str, waiting: list[TopicFigures], figures: Figures) -> RetryFigur
     topic, group = _of_whom(name, figures.topics, figures.groups)
     dead = figures.topics.get(DEAD_LETTER_PREFIX + name)
     due = figures.topics.get(name + RETRY_SUFFIX)
-    level, sentence = _judge(waiting, dead)
+    unmoved = next((each.name for each in waiting if each.held_offsets and not each.groups), "")
+    level, sentence = _judge(unmoved, dead)
     return RetryFigures(
         name=name,
         topic=topic,
@@ -66,13 +69,13 @@ def _row(name: str, waiting: list[TopicFigures], figures: Figures) -> RetryFigur
         dead=None if dead is None else dead.held_offsets,
         dead_per_s=None if dead is None else dead.offsets_per_s,
         dead_topic="" if dead is None else dead.name,
+        unmoved=unmoved,
     )
 
 
-def _judge(waiting: list[TopicFigures], dead: TopicFigures | None) -> tuple[Level, str]:
-    unmoved = [each.name for each in waiting if each.held_offsets and not each.groups]
+def _judge(unmoved: str, dead: TopicFigures | None) -> tuple[Level, str]:
     if unmoved:
-        return Level.WARN, f"records wait in {unmoved[0]}, and no mover reads it: start highwater broker delay run"
+        return Level.WARN, f"records wait in {unmoved}, and no mover reads it: start one"
     if dead is None:
         return Level.OK, "no dead letters"
     if dead.offsets_per_s:

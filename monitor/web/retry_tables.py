@@ -35,22 +35,31 @@ def answer(rows: Sequence[RetryFigures]) -> str:
     """The sentence above the table; empty without rows."""
     if not rows:
         return ""
+    dead, waiting = sum(row.dead or 0 for row in rows), sum((row.waiting or 0) + (row.due or 0) for row in rows)
     ill = [row for row in rows if row.level is Level.WARN]
     if ill:
         others = f" {plural(len(ill) - 1, 'other row')} below." if len(ill) > 1 else ""
-        return f"{ill[0].name}: {ill[0].sentence}.{others}"
+        letters = f" At most {plural(dead, 'dead letter')} in all." if dead else ""
+        return f"{ill[0].name}: {ill[0].sentence}.{others}{letters}"
     unknown = sum(row.level is Level.UNKNOWN for row in rows)
     if unknown:
         return f"Of {plural(unknown, 'topic')} it is not known how many dead letters there are."
-    dead, waiting = sum(row.dead or 0 for row in rows), sum((row.waiting or 0) + (row.due or 0) for row in rows)
     letters = f"At most {plural(dead, 'dead letter')}, none new" if dead else "No dead letters"
     retries = f"{count_text(waiting)} of retries to go" if waiting else "no retry waits"
     return f"{letters}; {retries}."
 
 
 def commands_of(bootstrap: str, rows: Sequence[RetryFigures]) -> list[Command]:
-    """What looks at dead letters, and what would handle them again."""
+    """What delivers records that wait, looks at dead letters, and would handle them again."""
     found = []
+    if any(row.unmoved for row in rows):
+        found.append(
+            Command(
+                "Deliver what waits",
+                broker_command("delay", "run", "-b", bootstrap),
+                "A mover, which runs until it is stopped: as a service of a host, or on the host of a broker.",
+            )
+        )
     for row in [row for row in rows if row.dead][:_MOST_OF_A_KIND]:
         again = ("--to", f"{row.name}.retry") if row.group else ()
         found.append(

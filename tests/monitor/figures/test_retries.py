@@ -53,9 +53,7 @@ def test_records_that_nobody_moves() -> None:
     row = only(figures({**ORDERS, **WAITING}, READ, {}))
     assert row.waiting == 8
     assert row.level is Level.WARN
-    assert row.sentence == (
-        "records wait in eu.orders.my.billing.retry.10s, and no mover reads it: start highwater broker delay run"
-    )
+    assert row.sentence == "records wait in eu.orders.my.billing.retry.10s, and no mover reads it: start one"
 
 
 def test_dead_letters_of_a_group_that_is_gone() -> None:

@@ -36,7 +36,9 @@ def test_the_answer_comes_first_and_commands_last(tmp_path: Path) -> None:
 
 def test_a_mover_that_does_not_run_is_named(tmp_path: Path) -> None:
     text = page(tmp_path, TOPICS, {"billing": COMMITS["billing"]}, "/retries")
-    assert "orders.billing: records wait in orders.billing.retry.10s, and no mover reads it" in text
+    said = "orders.billing: records wait in orders.billing.retry.10s, and no mover reads it: start one."
+    assert f"{said} At most 4 dead letters in all." in text
+    assert text.index("highwater broker delay run -b ") < text.index("highwater broker dlq show")
 
 
 def test_no_retries(tmp_path: Path) -> None:
