@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from highwater.common.units import change_span_text, change_text, plural
+from highwater.common.units import change_text, plural
 from highwater.results.advice import Advice, AdvisedFigure, AdvisedOption, own_name
 from highwater.results.analysis.evidence import Evidence
 from highwater.results.analysis.gathering import ChangeRow, change_evidence
 from highwater.results.analysis.statement import joined
-from highwater.results.metrics import METRICS
+from highwater.results.metrics import METRICS, value_text
 
 # More names than these are a list, and the table has it.
 _MOST_NAMED: Final = 3
@@ -64,11 +64,11 @@ def _gain(option: AdvisedOption) -> str:
     aim = next((figure for figure in option.figures if figure.is_aim), None)
     if option.carries or aim is None or aim.against_in_use is None:
         return "its trials are usable, and those of the settings in use are not" if option.carries else "it is better"
-    change = aim.against_in_use
-    text = f"{METRICS[aim.metric].title or aim.metric} changes by {change_text(change.ratio)}"
-    if change.ci95 is None:
-        return text
-    return f"{text} (95 % interval {change_span_text(*change.ci95)})"
+    title, change = METRICS[aim.metric].title or aim.metric, change_text(aim.against_in_use.ratio)
+    if aim.in_use is None:
+        return f"{title} {change}"
+    before, after = (value_text(side.value, aim.unit) for side in (aim.in_use, aim.advised))
+    return f"{title} from {before} to {after} ({change})"
 
 
 def _is_worse(figure: AdvisedFigure) -> bool:
