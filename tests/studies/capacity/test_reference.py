@@ -33,7 +33,7 @@ from highwater.studies.capacity.reference_file import (
     parse_reference,
 )
 from highwater.studies.capacity.stored import plan_of, plan_text
-from highwater.studies.capacity.text import answer, lines, next_step
+from highwater.studies.capacity.text import answer, beyond_measured, lines, next_step
 from highwater.studies.commands.ceilings_sources import REFERENCES
 from tests.studies.capacity.ceilings_run import ROOT, write_ceilings
 from tests.studies.capacity.samples import TEXT, load, load_with, measured
@@ -186,12 +186,13 @@ def test_the_measurement_that_would_narrow_most() -> None:
     assert command_of(next_step(own)).startswith("highwater monitor load-file")
 
 
-def test_nothing_to_narrow_says_nothing() -> None:
+def test_with_nothing_to_narrow_what_was_not_measured_comes_next() -> None:
     exact = measured(busiest=(1.0,), held_out=())
     made = make_plan(load().model_copy(update={"range_ratio": 0.0}), exact, date(2026, 11, 29))
     assert made.brokers_low == made.brokers_high
     assert made.narrowing is None
-    assert next_step(made) == ""
+    assert next_step(made) == beyond_measured(made)[0].find_out
+    assert next_step(replace(made, unknown=())) == ""
 
 
 def test_brokers_that_are_asked_about_are_answered_from_a_reference() -> None:
