@@ -1,16 +1,17 @@
-"""FindCoordinator: v0-v5 (key 10)
+"""FindCoordinator: v0-v6 (key 10)
 
 Behaviour:
 * The coordinator of a group or a transactional id is the leader of its partition of `__consumer_offsets` or
   `__transaction_state`, with the address of the client's listener; COORDINATOR_NOT_AVAILABLE without a leader.
 * The first request creates the topic. A broker that runs alone answers when the topic exists; in a cluster, as in
   Kafka, the answer is COORDINATOR_NOT_AVAILABLE meanwhile, and when the topic cannot be created.
-* Other key types: INVALID_REQUEST.
+* Other key types: INVALID_REQUEST, also for share groups, which there are none of here.
 
 librdkafka sends lz4 batches only to a broker that has this API.
 
 Versions: v1 brings kinds of keys; v4 several keys in one request (KIP-699); v5 is v4 from a client that knows
-TRANSACTION_ABORTABLE (KIP-890).
+TRANSACTION_ABORTABLE (KIP-890); v6 brings the key type of share groups (KIP-932). Kafka 3.9 serves v6 too, and a client
+that is told that it talks to Kafka 3.9 sends it unasked.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ APIS: Final = {
         Api(METADATA, "metadata", 0, 13, 9),
         Api(8, "offset_commit", 2, 9, 8),
         Api(9, "offset_fetch", 1, 9, 6),
-        Api(10, "find_coordinator", 0, 5, 3),
+        Api(10, "find_coordinator", 0, 6, 3),
         Api(11, "join_group", 0, 9, 6, items_max=ONE_STEP_ITEMS_MAX),
         Api(12, "heartbeat", 0, 4, 4),
         Api(13, "leave_group", 0, 5, 4, items_max=ONE_STEP_ITEMS_MAX),

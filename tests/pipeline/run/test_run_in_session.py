@@ -158,8 +158,12 @@ def test_tables_go_on_where_their_commits_end(tmp_path: Path, topics: Topics, ru
 
     shutil.rmtree(tmp_path / "state")
     topics.produce("tables", 30, partition=1)
+    # A source for each: a flow that begins later would find what the other has committed by then.
     after = head.replace("startingOffsets: earliest", "resumeFrom: 'delta:table#test.delta'")
-    second = run(write(tmp_path, f"{after}flows:\n{TABLES}"))
+    of_iceberg = f"iceberg:shop.numbers?uri=sqlite:///{tmp_path}/catalog.db&warehouse={tmp_path}/warehouse#test.iceberg"
+    after += after.removeprefix("sources:\n").replace("numbers", "marked").replace("delta:table#test.delta", of_iceberg)
+    tables = TABLES.replace("iceberg: {from: numbers", "iceberg: {from: marked")
+    second = run(write(tmp_path, f"{after}flows:\n{tables}"))
     assert second.exit_code == 0, second.stderr
     assert "delta: 30 rows in, 30 rows out" in second.stdout
     assert "iceberg: 30 rows in, 30 rows out" in second.stdout
