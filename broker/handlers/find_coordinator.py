@@ -10,8 +10,8 @@ Behaviour:
 librdkafka sends lz4 batches only to a broker that has this API.
 
 Versions: v1 brings kinds of keys; v4 several keys in one request (KIP-699); v5 is v4 from a client that knows
-TRANSACTION_ABORTABLE (KIP-890); v6 brings the key type of share groups (KIP-932). Kafka 3.9 serves v6 too, and a client
-that is told that it talks to Kafka 3.9 sends it unasked.
+TRANSACTION_ABORTABLE (KIP-890); v6 brings the key type of share groups (KIP-932). Kafka 3.9 serves v6 too: a client
+whose user names that release sends it unasked.
 """
 
 from __future__ import annotations

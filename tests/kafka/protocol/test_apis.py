@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 import pytest
+from kafka.protocol.broker_version_data import BROKER_API_VERSIONS, infer_broker_version_from_api_versions
 from kio.schema.index import api_key_map
 from kio.static.constants import EntityType
 
@@ -72,7 +73,7 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
 PARITY: dict[int, tuple[int, int]] = {
     0: (0, 11),
     1: (4, 18),
-    2: (0, 11),
+    2: (0, 9),
     3: (0, 13),
     8: (2, 9),
     9: (1, 9),
@@ -101,7 +102,7 @@ PARITY: dict[int, tuple[int, int]] = {
     32: (0, 4),
     33: (0, 2),
     34: (0, 2),
-    35: (0, 5),
+    35: (0, 4),
     36: (0, 2),
     37: (0, 3),
     42: (0, 3),
@@ -127,6 +128,21 @@ def test_ranges_are_those_of_kafka(api: Api) -> None:
     least, most = PARITY[api.key]
     assert api.min_version <= least
     assert api.max_version >= most
+
+
+def test_a_client_that_guesses_the_release_guesses_one_whose_versions_are_here() -> None:
+    """kafka-python, when its user names an older release than it guesses, asks by the versions of the named one."""
+    ours = {api.key: (api.min_version, api.max_version) for api in APIS.values()}
+    guessed = infer_broker_version_from_api_versions(ours)
+    releases = [release for release in BROKER_API_VERSIONS if (2, 0) <= release <= guessed]
+    assert (3, 9) in releases
+    missing = {
+        (release, ours[key], most)
+        for release in releases
+        for key, (_, most) in BROKER_API_VERSIONS[release].items()
+        if key in ours and ours[key][1] < most
+    }
+    assert missing == set()
 
 
 def test_every_api_has_its_bounds() -> None:
