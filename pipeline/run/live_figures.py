@@ -78,6 +78,6 @@ def sentence_of(runs: Sequence[FlowRun]) -> str:
         progress = run.progress
         lag = "" if progress.lag is None else f", lag {count_text(progress.lag)}"
         took = "" if progress.batch_s is None else f", a batch takes {duration_text(progress.batch_s)}"
-        parts.append(f"{run.flow.name}: {rate_text(progress.rows_per_s)}{lag}{took}")
+        parts.append(f"{run.flow.name}: {rate_text(progress.rows_per_s_now)}{lag}{took}")
     more = len(runs) - _MOST_FLOWS
     return "; ".join([*parts, *([f"{plural(more, 'more flow')}"] if more > 0 else [])]) + "."
