@@ -59,11 +59,13 @@ def answer(host: str, found: NetworkProbe) -> str:
     from statistics import median
 
     from highwater.common.units import plural
+    from highwater.tuning.quantities import format_bit_rate
 
-    rates = [trial.bytes_per_s for trial in found.trials]
-    told = f"{host}: {_speed(median(rates))} each way, both at once"
-    if len(rates) > 1:
-        told += f" ({plural(len(rates), 'trial')}: {_speed(min(rates))} to {_speed(max(rates))})"
+    bits_per_s = [8 * trial.bytes_per_s for trial in found.trials]
+    told = f"{host}: {format_bit_rate(median(bits_per_s))} each way, both at once"
+    if len(bits_per_s) > 1:
+        low, high = format_bit_rate(min(bits_per_s)), format_bit_rate(max(bits_per_s))
+        told += f" ({plural(len(bits_per_s), 'trial')}: {low} to {high})"
     if not found.leaves_host:
         return f"{told}\nno network: {host} is this host, and no plan takes the file"
     if max(trial.cpu_ratio for trial in found.trials) > _BUSY_RATIO:
@@ -72,13 +74,7 @@ def answer(host: str, found: NetworkProbe) -> str:
 
 
 def _show(trial: NetworkTrial) -> None:
-    sent, received = _speed(trial.sent_bytes_per_s), _speed(trial.received_bytes_per_s)
+    from highwater.tuning.quantities import format_bit_rate
+
+    sent, received = (format_bit_rate(8 * rate) for rate in (trial.sent_bytes_per_s, trial.received_bytes_per_s))
     typer.echo(f"sent {sent}, received {received}, {trial.retransmits} retransmits", err=True)
-
-
-def _speed(bytes_per_s: float) -> str:
-    """The speed in the units that links are sold in."""
-    from highwater.common.units import significant
-
-    bits_per_s = bytes_per_s * 8
-    return f"{significant(bits_per_s / 1e9)} Gbit/s" if bits_per_s >= 1e9 else f"{significant(bits_per_s / 1e6)} Mbit/s"

@@ -17,6 +17,7 @@ from highwater.studies.capacity.measured import measured_of
 from highwater.studies.capacity.nearest import PlannedHost, nearest, planned_host
 from highwater.studies.capacity.reference_file import ReferenceFile, parse_reference
 from highwater.tuning.facts import collect
+from highwater.tuning.quantities import format_bit_rate
 
 REFERENCES: Final = Path(__file__).parent.parent / "references"
 
@@ -55,8 +56,8 @@ def network_bytes_per_s(load: Load, named: Sequence[Path]) -> tuple[float, ...]:
     link = load.hosts.network_bytes_per_s
     if rates and max(rates) > link:
         raise UsageError(
-            f"--network: {', '.join(map(str, named))}: {max(rates) * 8 / 1e9:.3g} Gbit/s were measured, and "
-            f"hosts.network says {link * 8 / 1e9:.3g} Gbit/s: measure between hosts like the planned ones, or correct "
+            f"--network: {', '.join(map(str, named))}: {format_bit_rate(max(rates) * 8)} were measured, and "
+            f"hosts.network says {format_bit_rate(link * 8)}: measure between hosts like the planned ones, or correct "
             "the load file"
         )
     return rates
