@@ -443,6 +443,7 @@ def test_few_modules_stand_loose_in_the_broker() -> None:
         "cli.py",
         "clock.py",
         "counters.py",
+        "features.py",
         "node.py",
         "runtime.py",
         "slices.py",

@@ -11,6 +11,7 @@ from highwater.broker.alone.topics import LocalTopics, take_up_topics
 from highwater.broker.alone.view import LoneBroker
 from highwater.broker.counters import BrokerCounters
 from highwater.broker.dynamic_settings import following
+from highwater.broker.features import Features
 from highwater.broker.group.coordinator import GroupCoordinator
 from highwater.broker.node import Node
 from highwater.broker.quota.client_quotas import ClientQuotas
@@ -34,6 +35,7 @@ class LoneNode:
         """
         config = runtime.config
         authorizer = authorizer_of(config)
+        features = Features()
         counters = BrokerCounters()
         throttles = ReplicationThrottles(runtime.broker_id, config)
         quotas = ClientQuotas.of(config, store.client_quotas())
@@ -57,6 +59,7 @@ class LoneNode:
             clock=runtime.clock,
             scheduler=runtime.scheduler,
             turns=runtime.turns,
+            features=features,
             storage=storage,
             store=store,
             acls=None if authorizer is None else StoredAcls(store, authorizer, stepping),

@@ -3,11 +3,11 @@
 Behaviour:
 * Returns the table of highwater.kafka.protocol.apis; in a cluster also the APIs between brokers.
 * The answer to an unsupported version is in version 0: UNSUPPORTED_VERSION and only the range of ApiVersions.
-* Returns no finalised features: transaction.version would make clients use a protocol that is not here (KIP-890).
+* From v3 on: the features that this broker supports, those that are finalised, and their epoch (KIP-584).
 
 Versions:
 * v3 brings the client's software name and version, which must have a valid form (KIP-511).
-* v4 allows features whose least version is 0 (KIP-1022); there are none here.
+* v4 allows features whose least level is 0 (KIP-1022). Older clients cannot read one (KAFKA-17011).
 * v5 brings the cluster and the broker that the client looks for (KIP-1242), both or none: INVALID_REQUEST for only one,
   REBOOTSTRAP_REQUIRED where they are others, as an address may be another broker's by now.
 """
@@ -17,11 +17,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.features import Features, Range
 from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.common.log_lines import bounded
@@ -56,13 +57,34 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
                 cluster_id,
             )
             return _answer(ErrorCode.rebootstrap_required, ())
-    return [_encoded(context.version, node.member is not None)]
+    return [_encoded(context.version, node.member is not None, *_told(node.features))]
 
 
-@cache
-def _encoded(version: int, is_member: bool) -> bytes:
+_Supported = tuple[tuple[str, Range], ...]
+_Levels = tuple[tuple[str, int], ...]
+
+
+def _told(features: Features) -> tuple[_Supported, int, _Levels]:
+    """What clients learn of the features, as a value that can be a key."""
+    epoch, levels = features.finalised
+    return tuple(sorted(features.supported.items())), epoch, tuple(sorted(levels.items()))
+
+
+@lru_cache(maxsize=16)
+def _encoded(version: int, is_member: bool, supported: _Supported, epoch: int, levels: _Levels) -> bytes:
     apis = sorted((*APIS.values(), *CLUSTER_APIS.values())) if is_member else APIS.values()
-    return cold.encode_response("api_versions", version, _answer(ErrorCode.none, apis))
+    answer = _answer(ErrorCode.none, apis) | {
+        "supported_features": [
+            {"name": name, "min_version": lowest, "max_version": highest}
+            for name, (lowest, highest) in supported
+            if version >= 4 or lowest > 0
+        ],
+        "finalized_features_epoch": epoch,
+        "finalized_features": [
+            {"name": name, "max_version_level": level, "min_version_level": level} for name, level in levels
+        ],
+    }
+    return cold.encode_response("api_versions", version, answer)
 
 
 def _answer(error_code: ErrorCode, apis: Iterable[Api]) -> cold.Answer:

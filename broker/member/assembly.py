@@ -23,6 +23,7 @@ from highwater.broker.controller.administration import ClusterAdministration
 from highwater.broker.controller.controller import Controller
 from highwater.broker.counters import BrokerCounters
 from highwater.broker.dynamic_settings import following
+from highwater.broker.features import Features
 from highwater.broker.group.coordinator import GroupCoordinator
 from highwater.broker.member.auto_creation import ClusterAutoCreation
 from highwater.broker.member.markers import RemoteMarkers
@@ -99,6 +100,7 @@ class ClusteredNode:
             # a session they are not known now, and read when there is one.
             store.read_topic_configs(topics, lambda _: then({topic: store.topic_config(topic) for topic in topics}))
 
+        features = Features()
         counters = BrokerCounters()
         throttles = ReplicationThrottles(broker_id, config)
         quotas = ClientQuotas.of(config, store.client_quotas())
@@ -187,6 +189,7 @@ class ClusteredNode:
             clock=clock,
             scheduler=scheduler,
             turns=runtime.turns,
+            features=features,
             storage=storage,
             store=store,
             acls=acls,

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.features import UNKNOWN_EPOCH, Features, Finalised, Range
 from highwater.broker.handlers import list_offsets
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.slices import Steps
@@ -30,7 +31,29 @@ class TestApiVersions:
         told = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
         assert told == {api.key: (api.min_version, api.max_version) for api in APIS.values()}
         if version >= 3:
-            assert answer.finalized_features == ()
+            assert answer.supported_features == answer.finalized_features == ()
+            assert answer.finalized_features_epoch == UNKNOWN_EPOCH
+
+    def test_features_are_told_as_they_are_now(self, node: NodeHarness) -> None:
+        """KIP-584. A client below v4 cannot read a supported feature whose least level is 0 (KAFKA-17011)."""
+        features = Features({"old": Range(1, 3), "new": Range(0, 2)})
+        node.replace(features=features)
+
+        def told(version: int) -> tuple[dict[str, tuple[int, int]], int, dict[str, tuple[int, int]]]:
+            answer = node.ask("api_versions", version, client_software_name="a", client_software_version="1")
+            return (
+                {each.name: (each.min_version, each.max_version) for each in answer.supported_features},
+                answer.finalized_features_epoch,
+                {each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features},
+            )
+
+        assert told(4) == told(5) == ({"old": (1, 3), "new": (0, 2)}, UNKNOWN_EPOCH, {})
+        assert told(3) == ({"old": (1, 3)}, UNKNOWN_EPOCH, {})
+        features.take_up(Finalised(7, {"old": 2, "new": 1}))
+        assert told(4) == ({"old": (1, 3), "new": (0, 2)}, 7, {"old": (2, 2), "new": (1, 1)})
+        assert told(3) == ({"old": (1, 3)}, 7, {"old": (2, 2), "new": (1, 1)})
+        features.take_up(Finalised(8, {"old": 3}))
+        assert told(4)[1:] == (8, {"old": (3, 3)})
 
     @pytest.mark.parametrize("version", [6, 127])
     def test_a_newer_version_is_answered_in_the_oldest_format(self, node: NodeHarness, version: int) -> None:
