@@ -1,9 +1,13 @@
-"""WriteTxnMarkers: v0-v1 (key 27)
+"""WriteTxnMarkers: v0-v2 (key 27)
 
 Behaviour: ends transactions on partitions, for coordinators on other brokers and for operators who abort a hanging
 transaction (KIP-664). Each partition by itself, when its marker is durable: UNKNOWN_TOPIC_OR_PARTITION,
 INVALID_PRODUCER_EPOCH for an epoch below the producer's, TRANSACTION_COORDINATOR_FENCED for one below the coordinator
 epoch of the last marker. A marker is also written where no transaction is open.
+
+Versions: v2 brings the version of the transaction (KIP-1228). The epoch of a marker of version 2 must be above the
+producer's, so that a late marker does not end the next transaction. The same epoch is allowed where no transaction is
+open, as for a marker that is written twice (KAFKA-19999).
 """
 
 from __future__ import annotations
@@ -39,7 +43,11 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     wanted: list[tuple[TransactionMarker, str, Answer]] = [
         (
             TransactionMarker(
-                marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.coordinator_epoch,
+                marker.transaction_result,
+                getattr(marker, "transaction_version", 0),
             ),
             topic["name"],
             partition,

@@ -20,6 +20,8 @@ The states of a producer's transaction:
     open         an end marker                           decided, but still unstable
     decided      the high watermark passes the marker    none
     any          a marker of a lower producer epoch      INVALID_PRODUCER_EPOCH
+    open         a marker of version 2 of transactions   INVALID_PRODUCER_EPOCH: it is late, and ended an earlier
+                 and the same epoch                      transaction (KIP-1228)
     any          a marker of a lower coordinator epoch   TRANSACTION_COORDINATOR_FENCED
     none         an end marker                           none; the marker's epoch counts from now on
 
@@ -47,7 +49,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.log.errors import CorruptSnapshot
 from highwater.broker.log.transaction_index import AbortedTransaction
 from highwater.kafka.records.batch import MAX_SEQUENCE, NO_TIMESTAMP, BatchHeader, add_to_sequence
-from highwater.kafka.records.record import EndMarker, TransactionMarker
+from highwater.kafka.records.record import HIGHEST_EPOCH, TRANSACTIONS_2, EndMarker, TransactionMarker
 
 BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1
@@ -201,11 +203,20 @@ class ProducerStates:
         return MAX_SEQUENCE if refused is None else refused.lowest_sequence
 
     def check_marker(self, marker: TransactionMarker) -> ErrorCode | None:
-        """Why the marker may not be written, or None. A marker that ends no transaction fences older epochs."""
+        """Why the marker may not be written, or None. A marker that ends no transaction fences older epochs.
+
+        Only a leader asks. Followers and recovery take each marker, as the log has no version of transactions.
+        """
         state = self._states.get(marker.producer_id)
         if state is None:
             return None
         if marker.producer_epoch < state.epoch:
+            return ErrorCode.invalid_producer_epoch
+        if (
+            marker.transaction_version >= TRANSACTIONS_2
+            and marker.producer_epoch == state.epoch != HIGHEST_EPOCH
+            and state.transaction_first_offset != NO_OFFSET
+        ):
             return ErrorCode.invalid_producer_epoch
         if marker.coordinator_epoch < state.coordinator_epoch:
             return ErrorCode.transaction_coordinator_fenced

@@ -9,6 +9,7 @@ requests to the controller     <-  ControllerChannel
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 
 from highwater.broker.cluster.closed_leaders import ClosedLeaders
@@ -23,7 +24,7 @@ from highwater.broker.controller.administration import ClusterAdministration
 from highwater.broker.controller.controller import Controller
 from highwater.broker.counters import BrokerCounters
 from highwater.broker.dynamic_settings import following
-from highwater.broker.features import Features
+from highwater.broker.features import TRANSACTION_VERSION, Features
 from highwater.broker.group.coordinator import GroupCoordinator
 from highwater.broker.member.auto_creation import ClusterAutoCreation
 from highwater.broker.member.markers import RemoteMarkers
@@ -124,8 +125,9 @@ class ClusteredNode:
         )
         groups = GroupCoordinator(runtime, partitions, metadata)
         markers = LocalMarkers(clock, partitions, metadata, groups.transaction_ended)
+        transaction_level = partial(features.level, TRANSACTION_VERSION)
         self._remote_markers = RemoteMarkers(
-            runtime, metadata, markers, connections("txn-marker-sender"), topic_is_gone
+            runtime, metadata, markers, connections("txn-marker-sender"), topic_is_gone, transaction_level
         )
         producer_ids = AllocatedProducerIds(runtime, partitions, self._channel, broker_epoch)
         transactions = TransactionCoordinator(runtime, partitions, metadata, producer_ids, self._remote_markers)

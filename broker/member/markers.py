@@ -21,10 +21,12 @@ from highwater.broker.txn.markers import LocalMarkers, Marked
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.protocol.apis import WRITE_TXN_MARKERS
 from highwater.kafka.protocol.cold import Answer
-from highwater.kafka.records.record import TransactionMarker
+from highwater.kafka.records.record import TRANSACTIONS_2, TransactionMarker
 
 _VERSION: Final = 1
 """The same as Kafka's at inter.broker.protocol.version 3.9."""
+_STRICT_VERSION: Final = 2
+"""Has the version of the transaction (KIP-1228). Every broker serves it once `transaction.version` is 2."""
 
 
 class _Wanted(NamedTuple):
@@ -44,14 +46,19 @@ class RemoteMarkers:
         local: LocalMarkers,
         connections: Connections,
         topic_is_gone: Callable[[str, Callable[[bool], None]], None],
+        level: Callable[[], int],
     ) -> None:
-        """`topic_is_gone` finds out, and calls back: False also if that cannot be known now."""
+        """`topic_is_gone` finds out, and calls back: False also if that cannot be known now.
+
+        `level` gives the finalised level of `transaction.version`.
+        """
         self._broker_id = runtime.broker_id
         self._scheduler = runtime.scheduler
         self._cluster = cluster
         self._local = local
         self._connections = connections
         self._topic_is_gone = topic_is_gone
+        self._level = level
         self._timeout_ms = runtime.config.integer("request.timeout.ms")
         self._waiting: dict[int, list[_Wanted]] = {}
         """Markers for the next request, by broker; a broker is in it while a request to it is pending."""
@@ -111,7 +118,8 @@ class RemoteMarkers:
             else:
                 _tell_each(batch, answer)
 
-        ask(peer, WRITE_TXN_MARKERS, _VERSION, _request(batch), answered, timeout_ms=self._timeout_ms)
+        version = _STRICT_VERSION if self._level() >= TRANSACTIONS_2 else _VERSION
+        ask(peer, WRITE_TXN_MARKERS, version, _request(batch), answered, timeout_ms=self._timeout_ms)
 
 
 def _tell_gone(wanted: _Wanted, is_gone: bool) -> None:
@@ -155,6 +163,7 @@ def _request(batch: Iterable[_Wanted]) -> Answer:
                 "transaction_result": marker.is_commit,
                 "topics": [{"name": topic, "partition_indexes": indexes} for topic, indexes in topics.items()],
                 "coordinator_epoch": marker.coordinator_epoch,
+                "transaction_version": marker.transaction_version,
             }
             for marker, topics in by_marker.items()
         ]

@@ -61,6 +61,12 @@ class EndMarker(NamedTuple):
     coordinator_epoch: int
 
 
+TRANSACTIONS_2: Final = 2
+"""The version of transactions from which each end of a transaction raises the producer's epoch (KIP-890)."""
+HIGHEST_EPOCH: Final = 32767
+"""No producer gets it: it fences the last one of a producer id."""
+
+
 class TransactionMarker(NamedTuple):
     """A request to end a producer's transaction, which its coordinator sends to each partition."""
 
@@ -68,6 +74,8 @@ class TransactionMarker(NamedTuple):
     producer_epoch: int
     coordinator_epoch: int
     is_commit: bool
+    transaction_version: int = 0
+    """The version of transactions. A leader checks the epoch of version 2 strictly (KIP-1228). The log has it not."""
 
 
 class RecordOutline(NamedTuple):

@@ -54,11 +54,18 @@ class Producers:
         return response
 
     def end(
-        self, producer_id: int, is_commit: bool, *, epoch: int = 0, coordinator_epoch: int = 0, topic: str = "t"
+        self,
+        producer_id: int,
+        is_commit: bool,
+        *,
+        epoch: int = 0,
+        coordinator_epoch: int = 0,
+        topic: str = "t",
+        transaction_version: int = 0,
     ) -> Any:
         answer = self.node.ask(
             "write_txn_markers",
-            1,
+            2 if transaction_version else 1,
             markers=[
                 {
                     "producer_id": producer_id,
@@ -66,6 +73,7 @@ class Producers:
                     "transaction_result": is_commit,
                     "topics": [{"name": topic, "partition_indexes": [0]}],
                     "coordinator_epoch": coordinator_epoch,
+                    "transaction_version": transaction_version,
                 }
             ],
         )
@@ -121,6 +129,17 @@ def test_readers_of_committed_records_wait_for_the_marker(node: NodeHarness) -> 
     assert latest(node, read_committed=False) == 3
     assert producers.end(1, True) == ErrorCode.none
     assert (committed(node), latest(node, read_committed=True)) == (([b"before", b"in", b"after"], []), 4)
+
+
+def test_a_late_marker_of_version_2_does_not_end_the_next_transaction(node: NodeHarness) -> None:
+    producers = Producers(node)
+    producers.produce(1, b"first")
+    assert producers.end(1, True, epoch=1, transaction_version=2) == ErrorCode.none
+    assert producers.end(1, True, epoch=1, transaction_version=2) == ErrorCode.none
+    producers.produce(1, b"second", epoch=1)
+    assert producers.end(1, False, epoch=1, transaction_version=2) == ErrorCode.invalid_producer_epoch
+    assert producers.end(1, True, epoch=2, transaction_version=2) == ErrorCode.none
+    assert committed(node) == ([b"first", b"second"], [])
 
 
 def test_readers_are_told_which_transactions_were_aborted(node: NodeHarness) -> None:

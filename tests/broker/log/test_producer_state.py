@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.log.errors import CorruptSnapshot
 from highwater.broker.log.producer_state import LATE_AFTER_MS, BatchMetadata, ProducerStates
 from highwater.kafka.records.batch import BatchHeader, read_header
-from highwater.kafka.records.record import EndMarker, Record, encode_batch
+from highwater.kafka.records.record import EndMarker, Record, TransactionMarker, encode_batch
 
 LAST = 2**31 - 1
 
@@ -63,6 +63,26 @@ def states_after(*batches: BatchHeader) -> ProducerStates:
 )
 def test_judging_a_batch(before: list[BatchHeader], batch: BatchHeader, expected: ErrorCode | None) -> None:
     assert states_after(*before).check(batch) is expected
+
+
+@pytest.mark.parametrize(
+    ("before", "epoch", "expected"),
+    [
+        ([], 0, None),
+        ([header(0, epoch=5, is_transactional=True)], 4, ErrorCode.invalid_producer_epoch),
+        ([header(0, epoch=5, is_transactional=True)], 5, ErrorCode.invalid_producer_epoch),
+        ([header(0, epoch=5, is_transactional=True)], 6, None),
+        ([header(0, epoch=5)], 5, None),  # KAFKA-19999: it is written twice
+        ([header(0, epoch=5)], 4, ErrorCode.invalid_producer_epoch),
+        ([header(0, epoch=32767, is_transactional=True)], 32767, None),
+    ],
+)
+def test_judging_a_marker_of_version_2(before: list[BatchHeader], epoch: int, expected: ErrorCode | None) -> None:
+    states = states_after(*before)
+    assert states.check_marker(TransactionMarker(1, epoch, 0, is_commit=True, transaction_version=2)) is expected
+    lax = None if epoch == 5 else expected
+    for version in (0, 1):
+        assert states.check_marker(TransactionMarker(1, epoch, 0, is_commit=True, transaction_version=version)) is lax
 
 
 def test_the_last_five_batches_are_known_again() -> None:

@@ -47,6 +47,7 @@ _NEWEST_OF_KAFKA_3_9: Final = {
     "alter_partition_reassignments": 0,
     "describe_cluster": 1,
     "list_transactions": 1,
+    "write_txn_markers": 1,
 }
 """Where ours is newer: those versions are of Kafka 4."""
 
