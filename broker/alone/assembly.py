@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from highwater.broker.alone.acls import StoredAcls
 from highwater.broker.alone.auto_creation import LocalAutoCreation
 from highwater.broker.alone.producer_ids import StoredProducerIds
@@ -11,7 +13,7 @@ from highwater.broker.alone.topics import LocalTopics, take_up_topics
 from highwater.broker.alone.view import LoneBroker
 from highwater.broker.counters import BrokerCounters
 from highwater.broker.dynamic_settings import following
-from highwater.broker.features import Features
+from highwater.broker.features import TRANSACTION_VERSION, Features
 from highwater.broker.group.coordinator import GroupCoordinator
 from highwater.broker.node import Node
 from highwater.broker.quota.client_quotas import ClientQuotas
@@ -47,7 +49,8 @@ class LoneNode:
         stepping = Stepping(runtime, storage.log_directories, storage.run_aside)
         store.run_steps = stepping.run
         producer_ids = StoredProducerIds(runtime.broker_id, partitions, store, stepping)
-        transactions = TransactionCoordinator(runtime, partitions, view, producer_ids, markers)
+        level = partial(features.level, TRANSACTION_VERSION)
+        transactions = TransactionCoordinator(runtime, partitions, view, producer_ids, markers, level)
         coordinators = Coordinators(groups, transactions)
         coordinators.take_up_all(partitions)
         partitions.resume_moves()

@@ -13,19 +13,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from kio.schema.errors import ErrorCode
-
 from highwater.broker.handlers.shared.error_by_version import for_version
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.txn.transaction import Producer
+from highwater.broker.txn.transaction import Producer, ProducerAnswer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     deferred = Deferred()
 
-    def answer(error: ErrorCode) -> None:
-        deferred.complete({"error_code": for_version(error, knows_fenced=context.version >= 2)})
+    def answer(value: ProducerAnswer) -> None:
+        deferred.complete({"error_code": for_version(value.error_code, knows_fenced=context.version >= 2)})
 
     producer = Producer(request.producer_id, request.producer_epoch)
     node.transactions.end(request.transactional_id, producer, request.committed, answer)

@@ -23,31 +23,31 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.shared.error_by_version import for_version
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.txn.transaction import NO_EPOCH, NO_PRODUCER, NO_PRODUCER_ID, InitAnswer, Producer
+from highwater.broker.txn.transaction import NO_EPOCH, NO_PRODUCER, NO_PRODUCER_ID, Producer, ProducerAnswer
 from highwater.kafka.protocol.cold import Answer, milliseconds
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     own = Producer(getattr(request, "producer_id", NO_PRODUCER_ID), getattr(request, "producer_epoch", NO_EPOCH))
     if own != NO_PRODUCER and (own.producer_id == NO_PRODUCER_ID or own.epoch == NO_EPOCH):
-        return _encode(context, InitAnswer(ErrorCode.invalid_request))
+        return _encode(context, ProducerAnswer(ErrorCode.invalid_request))
     deferred = Deferred()
 
-    def answer(value: InitAnswer) -> None:
+    def answer(value: ProducerAnswer) -> None:
         deferred.complete(_encode(context, value))
 
     if request.transactional_id is None:
         producer_id = node.producer_ids.next()
         if isinstance(producer_id, ErrorCode):
-            return _encode(context, InitAnswer(producer_id))
-        return _encode(context, InitAnswer(ErrorCode.none, Producer(producer_id, 0)))
+            return _encode(context, ProducerAnswer(producer_id))
+        return _encode(context, ProducerAnswer(ErrorCode.none, Producer(producer_id, 0)))
     timeout_ms = milliseconds(request.transaction_timeout)
     expected = None if own == NO_PRODUCER else own
     node.transactions.init_producer(request.transactional_id, timeout_ms, expected, answer)
     return deferred.now_or_later()
 
 
-def _encode(context: RequestContext, value: InitAnswer) -> Answer:
+def _encode(context: RequestContext, value: ProducerAnswer) -> Answer:
     return {
         "error_code": for_version(value.error_code, knows_fenced=context.version >= 4),
         "producer_id": value.producer.producer_id,

@@ -130,7 +130,9 @@ class ClusteredNode:
             runtime, metadata, markers, connections("txn-marker-sender"), topic_is_gone, transaction_level
         )
         producer_ids = AllocatedProducerIds(runtime, partitions, self._channel, broker_epoch)
-        transactions = TransactionCoordinator(runtime, partitions, metadata, producer_ids, self._remote_markers)
+        transactions = TransactionCoordinator(
+            runtime, partitions, metadata, producer_ids, self._remote_markers, transaction_level
+        )
         coordinators = Coordinators(groups, transactions)
         metadata.when_deleted.append(coordinators.partitions_deleted)
         controller = Controller(

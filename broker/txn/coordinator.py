@@ -27,11 +27,11 @@ from highwater.broker.txn.schemas import decode_key, decode_transaction, encode_
 from highwater.broker.txn.transaction import (
     EXPECTED_MARKER_ERRORS,
     AnswerError,
-    AnswerInit,
+    AnswerProducer,
     Effect,
-    InitAnswer,
     Mark,
     Producer,
+    ProducerAnswer,
     Reply,
     StoredTransaction,
     StoreTransaction,
@@ -40,7 +40,7 @@ from highwater.broker.txn.transaction import (
 )
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.records.batch import CorruptBatch
-from highwater.kafka.records.record import Record, TransactionMarker, decode_batch
+from highwater.kafka.records.record import TRANSACTIONS_2, Record, TransactionMarker, decode_batch
 
 _logger = logging.getLogger(__name__)
 
@@ -65,13 +65,16 @@ class TransactionCoordinator:
         cluster: ClusterView,
         producer_ids: ProducerIds,
         markers: Markers,
+        level: Callable[[], int],
     ) -> None:
+        """`level` gives the finalised level of `transaction.version`."""
         config = runtime.config
         self._config = config
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
         self._producer_ids = producer_ids
         self._markers = markers
+        self._level = level
         self.topic = InternalTopic(
             runtime,
             partitions,
@@ -135,35 +138,47 @@ class TransactionCoordinator:
     # Requests
 
     def init_producer(
-        self, transactional_id: str, timeout_ms: int, expected: Producer | None, answer: AnswerInit
+        self, transactional_id: str, timeout_ms: int, expected: Producer | None, answer: AnswerProducer
     ) -> None:
         error = self._refusal(transactional_id)
         if not 0 < timeout_ms <= self._longest_timeout_ms and error is not ErrorCode.invalid_request:
             error = ErrorCode.invalid_transaction_timeout
         if error is not None:
-            answer(InitAnswer(error))
+            answer(ProducerAnswer(error))
             return
         now_ms = self._clock.now_ms()
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             producer_id = self._producer_ids.next()
             if isinstance(producer_id, ErrorCode):
-                answer(InitAnswer(producer_id))
+                answer(ProducerAnswer(producer_id))
                 return
             transaction = Transaction.new(producer_id, timeout_ms, now_ms)
             self._transactions[transactional_id] = transaction
             self._schedule("expire", self._expire, _EXPIRE_INTERVAL)
-        effects = transaction.init_producer(timeout_ms, expected, self._producer_ids.next, answer, now_ms)
+        effects = transaction.init_producer(
+            timeout_ms, expected, self._producer_ids.next, answer, now_ms, level=self._level()
+        )
         self._apply(transactional_id, transaction, effects)
 
     def add_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], answer: AnswerError
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Iterable[TopicPartition],
+        answer: AnswerError,
+        *,
+        client_version: int = 0,
     ) -> None:
+        """Add partitions to a transaction, and begin it with the first. `client_version` is the client's version of
+        transactions.
+        """
         found = self._find(transactional_id)
         if isinstance(found, ErrorCode):
             answer(found)
             return
-        effects = found.add_partitions(producer, partitions, answer, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        effects = found.add_partitions(producer, partitions, answer, now_ms, client_version=client_version)
         self._apply(transactional_id, found, effects)
 
     def verify(
@@ -175,12 +190,26 @@ class TransactionCoordinator:
             return found
         return found.verify(Producer(producer_id, producer_epoch), (topic, partition))
 
-    def end(self, transactional_id: str, producer: Producer, is_commit: bool, answer: AnswerError) -> None:
+    def end(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        is_commit: bool,
+        answer: AnswerProducer,
+        *,
+        client_version: int = 0,
+    ) -> None:
+        """Commit or abort. The answer names the next producer if the client's version of transactions is 2."""
         found = self._find(transactional_id)
         if isinstance(found, ErrorCode):
-            answer(found)
+            answer(ProducerAnswer(found))
             return
-        self._apply(transactional_id, found, found.end(producer, is_commit, answer, self._clock.now_ms()))
+        now_ms = self._clock.now_ms()
+        if client_version >= TRANSACTIONS_2:
+            effects = found.end_raising(producer, is_commit, self._producer_ids.next, answer, now_ms)
+        else:
+            effects = found.end(producer, is_commit, answer, now_ms)
+        self._apply(transactional_id, found, effects)
 
     # Administration
 
@@ -216,7 +245,8 @@ class TransactionCoordinator:
         for transactional_id, transaction in tuple(self._ongoing.items()):
             if transaction.is_overdue(now_ms):
                 _logger.info("the transaction of %s takes too long and is aborted", transactional_id)
-                self._apply(transactional_id, transaction, transaction.time_out(now_ms))
+                effects = transaction.time_out(self._producer_ids.next, now_ms, level=self._level())
+                self._apply(transactional_id, transaction, effects)
         self._watch_ongoing()
 
     def _watch_ongoing(self) -> None:
@@ -269,7 +299,7 @@ class TransactionCoordinator:
             self._ongoing.pop(transactional_id, None)
 
     def _store(self, transactional_id: str, transaction: Transaction, store: StoreTransaction) -> None:
-        value = None if store.transaction is None else encode_transaction(store.transaction)
+        value = None if store.transaction is None else encode_transaction(store.transaction, level=self._level())
 
         def stored(error: ErrorCode) -> None:
             if not self._is_ours(transactional_id, transaction):
@@ -291,7 +321,7 @@ class TransactionCoordinator:
 
     def _mark(self, transactional_id: str, transaction: Transaction, mark: Mark) -> None:
         coordinator_epoch = self.topic.leader_epoch(transactional_id)
-        marker = TransactionMarker(*mark.producer, coordinator_epoch, mark.is_commit)
+        marker = TransactionMarker(*mark.producer, coordinator_epoch, mark.is_commit, mark.version)
 
         def marked(key: TopicPartition, error: ErrorCode) -> None:
             if not self._is_ours(transactional_id, transaction):

@@ -5,7 +5,9 @@
     Ongoing              Ongoing, Empty, CompleteCommit,        partitions are in the transaction; EndTxn, a time-out or
                          CompleteAbort                          a newer producer ends it
     PrepareCommit        Ongoing                                decided: markers are written to every partition
-    PrepareAbort         Ongoing, PrepareEpochFence             likewise
+    PrepareAbort         Ongoing, PrepareEpochFence; in         likewise; without partitions, if a client of version 2
+                         version 2 Empty, CompleteCommit,       does not know whether its records arrived
+                         CompleteAbort
     CompleteCommit       PrepareCommit                          every partition has its marker
     CompleteAbort        PrepareAbort                           likewise
     Dead                 Empty, CompleteCommit, CompleteAbort   expired: a tombstone is written
@@ -15,6 +17,11 @@
 (Apache Kafka, TransactionMetadata.scala and TransactionCoordinator.scala; KIP-98, and KIP-360 for a producer that
 requests a new epoch itself.) A state takes effect after it is appended to the log. During the append, and from a
 decision until its last marker, the answer to other requests is CONCURRENT_TRANSACTIONS, and clients retry.
+
+In version 2 of transactions (KIP-890) each end raises the epoch, so that a late record or a late marker of one
+transaction cannot change the next one. The state PrepareCommit or PrepareAbort has the raised epoch, and its markers
+carry it. After the last epoch, the state Complete has a new producer id with epoch 0. The client gets that pair in the
+answer to EndTxn. A transaction has the version of its client; what no client decides has the finalised level.
 """
 
 from __future__ import annotations
@@ -27,11 +34,12 @@ from typing import Final, NamedTuple, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.records.record import HIGHEST_EPOCH, TRANSACTIONS_2
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
-LAST_EPOCH: Final = 32767 - 1
+LAST_EPOCH: Final = HIGHEST_EPOCH - 1
 """The highest epoch of a producer; one more remains to fence it."""
 
 _FIRST_RETRY_MS: Final = 100
@@ -61,7 +69,7 @@ _PREVIOUS: Final = {
     TxnState.EMPTY: _ENDED,
     TxnState.ONGOING: _ENDED | {TxnState.ONGOING},
     TxnState.PREPARE_COMMIT: frozenset((TxnState.ONGOING,)),
-    TxnState.PREPARE_ABORT: frozenset((TxnState.ONGOING, TxnState.PREPARE_EPOCH_FENCE)),
+    TxnState.PREPARE_ABORT: _ENDED | {TxnState.ONGOING, TxnState.PREPARE_EPOCH_FENCE},
     TxnState.COMPLETE_COMMIT: frozenset((TxnState.PREPARE_COMMIT,)),
     TxnState.COMPLETE_ABORT: frozenset((TxnState.PREPARE_ABORT,)),
     TxnState.DEAD: _ENDED,
@@ -74,6 +82,13 @@ class Producer(NamedTuple):
 
     producer_id: int
     epoch: int
+
+    def raised(self) -> Producer:
+        """Return what fences this instance and ends its transaction. No producer gets the highest epoch.
+
+        An instance that has the highest epoch keeps it, so that its transaction can still be aborted (KAFKA-20090).
+        """
+        return self._replace(epoch=min(self.epoch + 1, HIGHEST_EPOCH))
 
 
 NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_EPOCH)
@@ -90,9 +105,20 @@ class StoredTransaction(NamedTuple):
     start_ms: int = NO_TIMESTAMP
     last: Producer = NO_PRODUCER
     """The earlier instance that continued as the current producer, to recognize its retry. It is not in the log."""
+    previous_id: int = NO_PRODUCER_ID
+    """The producer id of the state before this one, to recognize the retry of an EndTxn that brought a new id."""
+    next: Producer = NO_PRODUCER
+    """Who follows when the transaction is complete, if the epochs of `producer` are exhausted. The epoch is 0."""
+    client_version: int = 0
+    """The version of transactions that the client used for the last transaction."""
+
+    @property
+    def completed_by(self) -> Producer:
+        """The producer of the state Complete that follows a decision."""
+        return self.producer if self.next == NO_PRODUCER else self.next._replace(epoch=0)
 
 
-class InitAnswer(NamedTuple):
+class ProducerAnswer(NamedTuple):
     error_code: ErrorCode
     producer: Producer = NO_PRODUCER
 
@@ -115,6 +141,8 @@ class Mark(NamedTuple):
     partitions: tuple[TopicPartition, ...]
     producer: Producer
     is_commit: bool
+    version: int
+    """The version of the transaction. A leader checks the epoch of a marker of version 2 strictly (KIP-1228)."""
 
 
 class Retry(NamedTuple):
@@ -125,7 +153,8 @@ class Retry(NamedTuple):
 
 Effect: TypeAlias = Reply | StoreTransaction | Mark | Retry
 AnswerError: TypeAlias = Callable[[ErrorCode], None]
-AnswerInit: TypeAlias = Callable[[InitAnswer], None]
+AnswerProducer: TypeAlias = Callable[[ProducerAnswer], None]
+NextId: TypeAlias = Callable[[], int | ErrorCode]
 
 
 class _Change(NamedTuple):
@@ -165,14 +194,19 @@ class Transaction:
         self,
         timeout_ms: int,
         expected: Producer | None,
-        next_producer_id: Callable[[], int | ErrorCode],
-        answer: AnswerInit,
+        next_producer_id: NextId,
+        answer: AnswerProducer,
         now_ms: int,
+        *,
+        level: int,
     ) -> list[Effect]:
-        """Begin a new producer, or (KIP-360) continue the `expected` one with a new epoch after an error."""
+        """Begin a new producer, or (KIP-360) continue the `expected` one with a new epoch after an error.
+
+        `level` is the finalised level of `transaction.version`.
+        """
 
         def refuse(error: ErrorCode) -> list[Effect]:
-            return [Reply(partial(answer, InitAnswer(error)))]
+            return [Reply(partial(answer, ProducerAnswer(error)))]
 
         if self._change is not None:
             return refuse(ErrorCode.concurrent_transactions)
@@ -183,36 +217,54 @@ class Transaction:
             return refuse(ErrorCode.producer_fenced)
         if self.state is TxnState.ONGOING:
             # Fence the current producer first. No producer gets the raised epoch; this client retries for the next.
-            return self._fence(lambda error: refuse(error or ErrorCode.concurrent_transactions), now_ms)
+            return self._fence(
+                lambda error: refuse(error or ErrorCode.concurrent_transactions), next_producer_id, now_ms, level
+            )
         producer, last = kept.producer, kept.last
         if is_present:
             last = NO_PRODUCER if expected is None else producer
-            if producer.epoch < LAST_EPOCH:
-                producer = producer._replace(epoch=producer.epoch + 1)
-            else:
-                producer_id = next_producer_id()
-                if isinstance(producer_id, ErrorCode):
-                    return refuse(producer_id)
-                producer = Producer(producer_id, 0)
+            successor = _successor(producer, next_producer_id)
+            if isinstance(successor, ErrorCode):
+                return refuse(successor)
+            producer = successor
         # Otherwise this is a retry of a request whose answer was lost: answer the same.
-        initialised = StoredTransaction(producer, timeout_ms, TxnState.EMPTY, frozenset(), now_ms, last=last)
-        answered = InitAnswer(ErrorCode.none, producer)
+        initialised = StoredTransaction(
+            producer,
+            timeout_ms,
+            TxnState.EMPTY,
+            frozenset(),
+            now_ms,
+            last=last,
+            client_version=kept.client_version,
+        )
+        answered = ProducerAnswer(ErrorCode.none, producer)
         return self._begin(initialised, lambda error: refuse(error) if error else [Reply(partial(answer, answered))])
 
     def add_partitions(
-        self, producer: Producer, partitions: Iterable[TopicPartition], answer: AnswerError, now_ms: int
+        self,
+        producer: Producer,
+        partitions: Iterable[TopicPartition],
+        answer: AnswerError,
+        now_ms: int,
+        *,
+        client_version: int = 0,
     ) -> list[Effect]:
         kept = self.kept
-        error = self._check(producer)
-        if error is None and self._change is not None:
-            error = ErrorCode.concurrent_transactions
+        # First: the producer may have its next id already, which takes effect with the pending change (KAFKA-18660).
+        error = ErrorCode.concurrent_transactions if self._change is not None else self._check(producer)
         added = kept.partitions.union(partitions)
         if error is None and self.state is TxnState.ONGOING and added == kept.partitions:
             error = ErrorCode.none
         if error is not None:
             return [Reply(partial(answer, error))]
         start_ms = kept.start_ms if self.state is TxnState.ONGOING else now_ms
-        grown = kept._replace(state=TxnState.ONGOING, partitions=added, start_ms=start_ms, last_update_ms=now_ms)
+        grown = kept._replace(
+            state=TxnState.ONGOING,
+            partitions=added,
+            start_ms=start_ms,
+            last_update_ms=now_ms,
+            client_version=client_version,
+        )
         return self._begin(grown, lambda error: [Reply(partial(answer, error))])
 
     def verify(self, producer: Producer, partition: TopicPartition) -> ErrorCode:
@@ -223,8 +275,12 @@ class Transaction:
             return ErrorCode.concurrent_transactions
         return ErrorCode.none if partition in self.kept.partitions else ErrorCode.transaction_abortable
 
-    def end(self, producer: Producer, is_commit: bool, answer: AnswerError, now_ms: int) -> list[Effect]:
+    def end(self, producer: Producer, is_commit: bool, answer: AnswerProducer, now_ms: int) -> list[Effect]:
         """Commit or abort; answers when the decision is in the log. A repeated request gets the same answer."""
+
+        def tell(error: ErrorCode) -> list[Effect]:
+            return [Reply(partial(answer, ProducerAnswer(error)))]
+
         error = self._check(producer)
         if error is None and self._change is not None:
             error = ErrorCode.concurrent_transactions
@@ -232,8 +288,49 @@ class Transaction:
             wanted = TxnState.COMPLETE_COMMIT if is_commit else TxnState.COMPLETE_ABORT
             error = ErrorCode.none if self.state is wanted else ErrorCode.invalid_txn_state
         if error is not None:
-            return [Reply(partial(answer, error))]
-        return self._decide(is_commit, lambda error: [Reply(partial(answer, error))], now_ms)
+            return tell(error)
+        return self._begin(self._decided(is_commit, now_ms), self._then_complete(tell))
+
+    def end_raising(
+        self, producer: Producer, is_commit: bool, next_producer_id: NextId, answer: AnswerProducer, now_ms: int
+    ) -> list[Effect]:
+        """End the transaction of a client of version 2, and answer with the producer of the next transaction.
+
+        A retry names the producer before the end. An abort without partitions is allowed: the client does not know
+        whether its records added some. (TransactionCoordinator.endTransaction, in the same order.)
+        """
+
+        def refuse(error: ErrorCode) -> list[Effect]:
+            return [Reply(partial(answer, ProducerAnswer(error)))]
+
+        if self._change is not None:
+            return refuse(ErrorCode.concurrent_transactions)
+        kept = self.kept
+        has_new_id = (
+            producer.producer_id == kept.previous_id and producer.epoch == LAST_EPOCH and kept.producer.epoch == 0
+        )
+        if producer.producer_id != kept.producer.producer_id and not has_new_id:
+            return refuse(ErrorCode.invalid_producer_id_mapping)
+        is_retry = self.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT) and (
+            has_new_id or producer.epoch + 1 == kept.producer.epoch
+        )
+        if not is_retry and producer != kept.producer:
+            return refuse(ErrorCode.producer_fenced)
+        if is_retry:
+            wanted = TxnState.COMPLETE_COMMIT if is_commit else TxnState.COMPLETE_ABORT
+            if self.state is not wanted:
+                return refuse(ErrorCode.invalid_txn_state)
+            return [Reply(partial(answer, ProducerAnswer(ErrorCode.none, kept.producer)))]
+        if is_commit and self.state is not TxnState.ONGOING:
+            return refuse(ErrorCode.invalid_txn_state)
+        decided = self._decided_raising(is_commit, next_producer_id, now_ms)
+        if isinstance(decided, ErrorCode):
+            return refuse(decided)
+        answered = ProducerAnswer(ErrorCode.none, decided.completed_by)
+        return self._begin(
+            decided,
+            self._then_complete(lambda error: refuse(error) if error else [Reply(partial(answer, answered))]),
+        )
 
     def _check(self, producer: Producer) -> ErrorCode | None:
         if producer.producer_id != self.kept.producer.producer_id:
@@ -246,9 +343,9 @@ class Transaction:
         kept = self.kept
         return kept.state is TxnState.ONGOING and self._change is None and kept.start_ms + kept.timeout_ms < now_ms
 
-    def time_out(self, now_ms: int) -> list[Effect]:
-        """Abort a transaction that has timed out, and fence its producer."""
-        return self._fence(lambda error: [], now_ms) if self.is_overdue(now_ms) else []
+    def time_out(self, next_producer_id: NextId, now_ms: int, *, level: int) -> list[Effect]:
+        """Abort a transaction that has timed out, and fence its producer. `level` is that of `transaction.version`."""
+        return self._fence(lambda error: [], next_producer_id, now_ms, level) if self.is_overdue(now_ms) else []
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
         kept = self.kept
@@ -265,34 +362,62 @@ class Transaction:
 
     # Ending
 
-    def _fence(self, then: Callable[[ErrorCode], list[Effect]], now_ms: int) -> list[Effect]:
+    def _fence(
+        self, then: Callable[[ErrorCode], list[Effect]], next_producer_id: NextId, now_ms: int, level: int
+    ) -> list[Effect]:
+        if level >= TRANSACTIONS_2:
+            # The end raises the epoch, once. If the log refuses it, nothing has changed (KAFKA-19367).
+            raised = self._decided_raising(False, next_producer_id, now_ms)
+            return then(raised) if isinstance(raised, ErrorCode) else self._begin(raised, self._then_complete(then))
         kept = self.kept
         if not self._fence_failed:
             # In effect at once: even if the log refuses it, the fenced producer must not write any more.
-            producer = kept.producer._replace(epoch=kept.producer.epoch + 1)
-            self.kept = kept._replace(producer=producer, last=NO_PRODUCER)
+            self.kept = kept._replace(producer=kept.producer.raised(), last=NO_PRODUCER)
 
         def decided(error: ErrorCode) -> list[Effect]:
             self._fence_failed = bool(error)
             return then(error)
 
-        return self._decide(False, decided, now_ms)
+        return self._begin(self._decided(False, now_ms), self._then_complete(decided))
 
-    def _decide(self, is_commit: bool, then: Callable[[ErrorCode], list[Effect]], now_ms: int) -> list[Effect]:
+    def _decided(self, is_commit: bool, now_ms: int) -> StoredTransaction:
         state = TxnState.PREPARE_COMMIT if is_commit else TxnState.PREPARE_ABORT
+        return self.kept._replace(state=state, last_update_ms=now_ms, client_version=0)
 
+    def _decided_raising(self, is_commit: bool, next_producer_id: NextId, now_ms: int) -> StoredTransaction | ErrorCode:
+        kept = self.kept
+        successor = _successor(kept.producer, next_producer_id)
+        if isinstance(successor, ErrorCode):
+            return successor
+        has_new_id = successor.producer_id != kept.producer.producer_id
+        return self._decided(is_commit, now_ms)._replace(
+            producer=kept.producer.raised(),
+            last=kept.producer,
+            next=Producer(successor.producer_id, NO_EPOCH) if has_new_id else NO_PRODUCER,
+            start_ms=kept.start_ms if self.state is TxnState.ONGOING else now_ms,
+            client_version=TRANSACTIONS_2,
+        )
+
+    def _then_complete(self, then: Callable[[ErrorCode], list[Effect]]) -> Callable[[ErrorCode], list[Effect]]:
         def decided(error: ErrorCode) -> list[Effect]:
-            return then(error) if error else [*then(error), *self.complete(now_ms)]
+            return then(error) if error else [*then(error), *self.complete(self.kept.last_update_ms)]
 
-        return self._begin(self.kept._replace(state=state, last_update_ms=now_ms), decided)
+        return decided
 
     def complete(self, now_ms: int) -> list[Effect]:
         """Complete a decision: write the markers, then store the Complete state. Also used after a restart."""
         if self.state not in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT):
             return []
         state = TxnState.COMPLETE_COMMIT if self.state is TxnState.PREPARE_COMMIT else TxnState.COMPLETE_ABORT
-        completed = self.kept._replace(state=state, partitions=frozenset(), last_update_ms=now_ms)
+        completed = self.kept._replace(
+            state=state,
+            partitions=frozenset(),
+            last_update_ms=now_ms,
+            producer=self.kept.completed_by,
+            next=NO_PRODUCER,
+        )
         self._set_out(completed, lambda error: [])
+        self._fence_failed = False
         self._retry_ms = _FIRST_RETRY_MS
         return self.retry()
 
@@ -304,13 +429,15 @@ class Transaction:
         if not kept.partitions:
             return [StoreTransaction(change.to)]
         self._being_marked = set(kept.partitions)
-        return [Mark(tuple(sorted(kept.partitions)), kept.producer, self.state is TxnState.PREPARE_COMMIT)]
+        is_commit = self.state is TxnState.PREPARE_COMMIT
+        return [Mark(tuple(sorted(kept.partitions)), kept.producer, is_commit, kept.client_version)]
 
     def marked(self, partition: TopicPartition, error: ErrorCode) -> list[Effect]:
         """Note the outcome of writing a marker.
 
-        A deleted partition needs no marker, and a partition that knows a newer epoch of the producer refuses it. Other
-        errors are temporary, for example while a leader is elected, and lead to a retry.
+        A deleted partition needs no marker. A partition that knows a newer epoch of the producer refuses it; so does
+        one in which the next transaction of version 2 is open, which begins only after this marker was written there.
+        Other errors are temporary, for example while a leader is elected, and lead to a retry.
         """
         self._being_marked.discard(partition)
         if error in _LEADER_MOVES:
@@ -329,13 +456,13 @@ class Transaction:
     # Changing
 
     def _begin(self, to: StoredTransaction, then: Callable[[ErrorCode], list[Effect]]) -> list[Effect]:
-        self._set_out(to, then)
-        return [StoreTransaction(to)]
+        return [StoreTransaction(self._set_out(to, then).to)]
 
-    def _set_out(self, to: StoredTransaction, then: Callable[[ErrorCode], list[Effect]]) -> None:
+    def _set_out(self, to: StoredTransaction, then: Callable[[ErrorCode], list[Effect]]) -> _Change:
         if self._change is not None or self.state not in _PREVIOUS[to.state]:
             raise RuntimeError(f"{self.state.kafka_name} cannot become {to.state.kafka_name}")
-        self._change = _Change(to, then)
+        change = self._change = _Change(to._replace(previous_id=self.kept.producer.producer_id), then)
+        return change
 
     def stored(self, error: ErrorCode) -> list[Effect]:
         """Continue after the append of the last `StoreTransaction`: `error` is its outcome."""
@@ -348,6 +475,14 @@ class Transaction:
         if not error:
             self.kept = change.to
         return change.then(error)
+
+
+def _successor(producer: Producer, next_producer_id: NextId) -> Producer | ErrorCode:
+    """Return the instance after `producer`, or why there is no producer id for it now."""
+    if producer.epoch < LAST_EPOCH:
+        return producer.raised()
+    next_id = next_producer_id()
+    return next_id if isinstance(next_id, ErrorCode) else Producer(next_id, 0)
 
 
 _DONE_WITH: Final = frozenset((ErrorCode.none, ErrorCode.unknown_topic_or_partition, ErrorCode.invalid_producer_epoch))

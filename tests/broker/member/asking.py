@@ -115,13 +115,19 @@ class AskedCluster:
         return asked.answer
 
     def produce(
-        self, broker_id: int, key: TopicPartition, *values: bytes, transactional_id: str | None = None, **batch: Any
+        self,
+        broker_id: int,
+        key: TopicPartition,
+        *values: bytes,
+        transactional_id: str | None = None,
+        version: int = 9,
+        **batch: Any,
     ) -> ErrorCode | PeerFailure:
         records = bytes(encode_batch([Record(value, timestamp_ms=self._client.now_ms()) for value in values], **batch))
         topic, index = key
         frame = request_frame(
             "produce",
-            9,
+            version,
             transactional_id=transactional_id,
             acks=-1,
             timeout=10_000,
@@ -135,12 +141,12 @@ class AskedCluster:
                 return
             # As it is framed, since the harness decodes it so: a length, a correlation id and no tags.
             framed = (len(body) + 5).to_bytes(4, "big") + b"\x00\x00\x00\x01\x00" + bytes(body)
-            answer = decode_answer("produce", 9, [framed])
+            answer = decode_answer("produce", version, [framed])
             outcome.append(answer.responses[0].partition_responses[0].error_code)
 
         peer = self._peers.connect(self[broker_id].endpoint, "client")
         # What follows the header: api key, version, correlation id, the client's id of four letters, no tags.
-        peer.send(0, 9, [frame[15:]], answered, timeout_ms=_TIMEOUT_MS)
+        peer.send(0, version, [frame[15:]], answered, timeout_ms=_TIMEOUT_MS)
         self.wait(lambda: bool(outcome))
         return outcome[0]
 
@@ -217,6 +223,21 @@ def read_committed(broker: SimulatedBroker, key: TopicPartition) -> list[bytes]:
             found.append((record.offset, header.producer_id, record.value or b""))
             open_by_producer.setdefault(header.producer_id, []).append(record.offset)
     return [value for offset, _, value in found if offset not in aborted]
+
+
+def check_epochs(broker: SimulatedBroker, key: TopicPartition) -> None:
+    """Check that the epochs of each producer in a replica only grow, and that no transaction is open there."""
+    assert broker.node is not None
+    partition = broker.node.partitions.find(*key)
+    assert partition is not None
+    log = partition.log
+    data = log.read(log.log_start_offset, 1 << 20, end_offset=log.log_end_offset)
+    assert isinstance(data, bytes)
+    epochs: dict[int, int] = {}
+    for _, header in headers(data):
+        assert header.producer_epoch >= epochs.get(header.producer_id, -1), log_of(broker, key)
+        epochs[header.producer_id] = header.producer_epoch
+    assert partition.last_stable_offset == partition.high_watermark == log.log_end_offset
 
 
 def error_codes(topics: Any) -> Mapping[TopicPartition, ErrorCode]:

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.peers import PeerFailure
-from tests.broker.member.asking import TRANSACTION, AskedCluster, read_committed
+from highwater.broker.features import Features
+from highwater.broker.txn import transaction
+from tests.broker.member.asking import TRANSACTION, AskedCluster, check_epochs, read_committed
 
 KEYS = [("t", index) for index in range(3)]
 _FENCED = (ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping)
@@ -170,8 +173,12 @@ def history(seed: int, transactions: int = 12) -> None:
     for broker in cluster.brokers:
         for key in KEYS:
             assert read_committed(broker, key) == committed[key]
+            check_epochs(broker, key)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_all_or_nothing_and_once(seed: int) -> None:
-    history(seed)
+@pytest.mark.parametrize("level", [0, 2])
+def test_all_or_nothing_and_once(seed: int, level: int) -> None:
+    """At level 2 of transaction.version what no client decides ends in version 2, and the epochs end early here."""
+    with patch.object(Features, "level", lambda self, name: level), patch.object(transaction, "LAST_EPOCH", 4):
+        history(seed)

@@ -5,9 +5,10 @@ A script is text for people, as in tests/broker/group/script.py: paragraphs of p
 then read what it wrote. A producer is written id/epoch.
 
     init R [timeout=MS] [as=P]               a producer begins, or begins anew
-    add R P PARTITION...                     partitions come into the transaction
+    level N                                  the finalised level of transaction.version
+    add R P PARTITION... [version=2]         partitions come into the transaction of a client of that version
     verify P PARTITION                       may it write there?
-    end R P commit|abort
+    end R P commit|abort [version=2]         version 2 is told the next producer
     advance MS                               time passes
     sweep                                    what takes too long is aborted
     expire MS                                ids that were not used for so long are forgotten
@@ -31,10 +32,11 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.txn.schemas import decode_transaction, encode_transaction
 from highwater.broker.txn.transaction import (
+    NO_PRODUCER,
     Effect,
-    InitAnswer,
     Mark,
     Producer,
+    ProducerAnswer,
     Reply,
     StoredTransaction,
     StoreTransaction,
@@ -56,6 +58,7 @@ class Script:
         self._unmarkable: dict[TopicPartition, ErrorCode] = {}
         self._log: bytes | None = None
         self._producer_ids = count(1)
+        self._level_now = 0
         self._transaction: Transaction | None = None
 
     def run(self, line: str) -> list[str]:
@@ -74,46 +77,63 @@ class Script:
         kept = self._transaction.kept
         partitions = " ".join(sorted(f"{topic}-{partition}" for topic, partition in kept.partitions))
         started = f" since {kept.start_ms - _WALL_MS} ms" if kept.start_ms >= 0 else ""
-        return f"{kept.state.kafka_name} {_text(kept.producer)}{started}: {partitions or 'no partitions'}"
+        return f"{kept.state.kafka_name} {_text(kept.producer)}{_next(kept)}{started}: {partitions or 'no partitions'}"
 
     # Commands
 
     def _reached(self, producer: str) -> None:
         kept = StoredTransaction(_producer(producer), 60_000, TxnState.EMPTY, frozenset(), self._now_ms)
-        self._log = encode_transaction(kept)
+        self._log = encode_transaction(kept, level=self._level_now)
         self._transaction = Transaction(kept)
+
+    def _level(self, level: str) -> None:
+        self._level_now = int(level)
 
     def _init(self, request: str, timeout: str = "60000", expected: str | None = None) -> None:
         if self._transaction is None:
             self._transaction = Transaction.new(self._next_producer_id(), int(timeout), self._now_ms)
 
-        def answer(value: InitAnswer) -> None:
+        def answer(value: ProducerAnswer) -> None:
             self._say(f"{request} <- {value.error_code.name if value.error_code else _text(value.producer)}")
 
         producer = None if expected is None else _producer(expected)
         self._apply(
-            self._transaction.init_producer(int(timeout), producer, self._next_producer_id, answer, self._now_ms)
+            self._transaction.init_producer(
+                int(timeout), producer, self._next_producer_id, answer, self._now_ms, level=self._level_now
+            )
         )
 
     def _next_producer_id(self) -> int:
         return next(self._producer_ids)
 
-    def _add(self, request: str, producer: str, *partitions: str) -> None:
+    def _add(self, request: str, producer: str, *partitions: str, version: str = "0") -> None:
         answer = partial(self._answer, request)
-        self._apply(self._known.add_partitions(_producer(producer), map(_partition, partitions), answer, self._now_ms))
+        self._apply(
+            self._known.add_partitions(
+                _producer(producer), map(_partition, partitions), answer, self._now_ms, client_version=int(version)
+            )
+        )
 
     def _verify(self, producer: str, partition: str) -> None:
         self._say(self._known.verify(_producer(producer), _partition(partition)).name)
 
-    def _end(self, request: str, producer: str, result: str) -> None:
-        answer = partial(self._answer, request)
-        self._apply(self._known.end(_producer(producer), result == "commit", answer, self._now_ms))
+    def _end(self, request: str, producer: str, result: str, version: str = "0") -> None:
+        def answer(value: ProducerAnswer) -> None:
+            following = "" if value.producer == NO_PRODUCER else f", then {_text(value.producer)}"
+            self._say(f"{request} <- {value.error_code.name}{following}")
+
+        is_commit, ended = result == "commit", _producer(producer)
+        if version == "2":
+            effects = self._known.end_raising(ended, is_commit, self._next_producer_id, answer, self._now_ms)
+        else:
+            effects = self._known.end(ended, is_commit, answer, self._now_ms)
+        self._apply(effects)
 
     def _advance(self, duration_ms: str) -> None:
         self._now_ms += int(duration_ms)
 
     def _sweep(self) -> None:
-        self._apply(self._known.time_out(self._now_ms))
+        self._apply(self._known.time_out(self._next_producer_id, self._now_ms, level=self._level_now))
 
     def _expire(self, expiration_ms: str) -> None:
         if self._known.is_expired(self._now_ms, int(expiration_ms)):
@@ -172,7 +192,8 @@ class Script:
             elif isinstance(effect, Mark):
                 result = "commit" if effect.is_commit else "abort"
                 names = " ".join(f"{topic}-{partition}" for topic, partition in effect.partitions)
-                self._say(f"mark {names}: {result} of {_text(effect.producer)}")
+                version = f" in version {effect.version}" if effect.version else ""
+                self._say(f"mark {names}: {result} of {_text(effect.producer)}{version}")
                 for partition in effect.partitions:
                     self._apply(self._known.marked(partition, self._unmarkable.get(partition, ErrorCode.none)))
             else:
@@ -182,7 +203,8 @@ class Script:
         if error:
             self._say(f"not stored: {error.name}")
         else:
-            self._log = None if store.transaction is None else encode_transaction(store.transaction)
+            stored = store.transaction
+            self._log = None if stored is None else encode_transaction(stored, level=self._level_now)
         self._apply(self._known.stored(error))
         if self._known.is_dead:
             self._transaction = None
@@ -206,4 +228,9 @@ def _stored(transaction: StoredTransaction | None) -> str:
     if transaction is None:
         return "a tombstone"
     partitions = " ".join(f"{topic}-{partition}" for topic, partition in sorted(transaction.partitions))
-    return f"{transaction.state.kafka_name} {_text(transaction.producer)}{': ' if partitions else ''}{partitions}"
+    ended = f"{transaction.state.kafka_name} {_text(transaction.producer)}{_next(transaction)}"
+    return f"{ended}{': ' if partitions else ''}{partitions}"
+
+
+def _next(transaction: StoredTransaction) -> str:
+    return "" if transaction.next == NO_PRODUCER else f" then {_text(transaction.completed_by)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,12 +40,12 @@ def test_keys_of_other_kinds_are_told_apart() -> None:
 
 
 def test_the_value_is_kafkas() -> None:
-    assert encode_transaction(ONGOING) == ONGOING_BYTES
+    assert encode_transaction(ONGOING, level=0) == ONGOING_BYTES
 
 
 def test_partitions_are_null_while_there_is_no_transaction() -> None:
     empty = StoredTransaction(Producer(7, 0), 60_000, TxnState.EMPTY, frozenset(), 1)
-    assert encode_transaction(empty)[17:] == b"\xff\xff\xff\xff" + (1).to_bytes(8, "big") + b"\xff" * 8
+    assert encode_transaction(empty, level=0)[17:] == b"\xff\xff\xff\xff" + (1).to_bytes(8, "big") + b"\xff" * 8
 
 
 @given(
@@ -56,23 +58,58 @@ def test_partitions_are_null_while_there_is_no_transaction() -> None:
         INT64,
         INT64,
         last=st.just(NO_PRODUCER),
-    )
+        previous_id=INT64,
+        next=st.builds(Producer, INT64, st.integers(-1, 32767)),
+        client_version=st.integers(0, 2),
+    ),
+    st.integers(0, 2),
 )
-def test_what_is_written_is_read(transaction: StoredTransaction) -> None:
+def test_what_is_written_is_read(transaction: StoredTransaction, level: int) -> None:
     if transaction.state is TxnState.EMPTY:
         transaction = transaction._replace(partitions=frozenset())
-    assert decode_transaction(encode_transaction(transaction)) == transaction
+    written = encode_transaction(transaction, level=level)
+    if level == 0:
+        transaction = transaction._replace(previous_id=-1, next=NO_PRODUCER, client_version=0)
+    assert decode_transaction(written) == transaction
+    assert written[1] == min(level, 1)
 
 
-def test_the_flexible_version_is_read() -> None:
-    """KIP-915: a broker of Kafka 4 may have written it, with tags that 3.9 passes over."""
-    flexible = (
-        b"\0\1" + ONGOING_BYTES[2:17]
-        + b"\3\2t\3\0\0\0\0\0\0\0\1\0\2u\2\0\0\0\2\0"
-        + ONGOING_BYTES[-16:]
-        + b"\1\0\10" + bytes(8)
-    )  # fmt: skip
-    assert decode_transaction(flexible) == ONGOING
+def test_a_tag_of_a_newer_kafka_is_passed_over() -> None:
+    written = encode_transaction(ONGOING, level=1)
+    assert written.endswith(b"\0")
+    assert decode_transaction(written[:-1] + b"\1\11\2ok") == ONGOING
+
+
+def _of_kafka() -> dict[str, str]:
+    """What Kafka 4.4 writes of some transactions: see tests/compat/apache_kafka/TransactionRecords.java."""
+    lines = (Path(__file__).parent / "transaction_records_4.4.txt").read_text().splitlines()
+    return dict(line.split(" = ") for line in lines)
+
+
+def _told(text: str) -> tuple[int, StoredTransaction]:
+    """A level and a transaction, as the fixture tells them: producer id, epoch, previous id, next id and so on."""
+    level, producer_id, epoch, previous, following, client, timeout, state, partitions, updated, started = text.split()
+    return int(level), StoredTransaction(
+        Producer(int(producer_id), int(epoch)),
+        int(timeout),
+        TxnState[state],
+        frozenset(
+            (topic, int(index)) for topic, _, index in (key.rpartition("-") for key in partitions.split(",")) if topic
+        ),
+        int(updated),
+        int(started),
+        previous_id=int(previous),
+        next=Producer(int(following), -1),
+        client_version=int(client),
+    )
+
+
+@pytest.mark.parametrize(("text", "data"), _of_kafka().items())
+def test_the_values_are_those_of_kafka(text: str, data: str) -> None:
+    level, transaction = _told(text)
+    assert encode_transaction(transaction, level=level).hex() == data
+    if level:
+        assert decode_transaction(bytes.fromhex(data)) == transaction
 
 
 @pytest.mark.parametrize("length", range(len(ONGOING_BYTES)))
