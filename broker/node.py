@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from highwater.broker.cluster.state import ClusterView
 from highwater.broker.counters import BrokerCounters
-from highwater.broker.features import Features
+from highwater.broker.features import Features, FeatureStore
 from highwater.broker.group.coordinator import GroupCoordinator
 from highwater.broker.quota.client_quotas import ClientQuotas
 from highwater.broker.quota.replication_throttle import ReplicationThrottles
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node(Runtime):
     features: Features
+    feature_store: FeatureStore
     storage: Storage
     store: SettingsStore
     acls: AclStore | None

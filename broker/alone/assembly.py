@@ -13,7 +13,7 @@ from highwater.broker.alone.topics import LocalTopics, take_up_topics
 from highwater.broker.alone.view import LoneBroker
 from highwater.broker.counters import BrokerCounters
 from highwater.broker.dynamic_settings import following
-from highwater.broker.features import TRANSACTION_VERSION, Features
+from highwater.broker.features import TRANSACTION_VERSION
 from highwater.broker.group.coordinator import GroupCoordinator
 from highwater.broker.node import Node
 from highwater.broker.quota.client_quotas import ClientQuotas
@@ -37,7 +37,7 @@ class LoneNode:
         """
         config = runtime.config
         authorizer = authorizer_of(config)
-        features = Features()
+        features = store.features
         counters = BrokerCounters()
         throttles = ReplicationThrottles(runtime.broker_id, config)
         quotas = ClientQuotas.of(config, store.client_quotas())
@@ -63,6 +63,7 @@ class LoneNode:
             scheduler=runtime.scheduler,
             turns=runtime.turns,
             features=features,
+            feature_store=store,
             storage=storage,
             store=store,
             acls=None if authorizer is None else StoredAcls(store, authorizer, stepping),

@@ -23,6 +23,16 @@ from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.features import (
+    SERVED,
+    UNKNOWN_EPOCH,
+    FeatureChange,
+    Features,
+    Finalised,
+    Supported,
+    first_levels,
+    serves,
+)
 from highwater.broker.log.checkpoint import MalformedFile
 from highwater.broker.log.files import FileOperations, write_durably
 from highwater.broker.security.authorizer import Entries
@@ -48,12 +58,14 @@ _NO_REAL_EPOCH: Final = 2**30
 
 
 class EmbeddedMetadataStore:
-    """Implements `SettingsStore`, and has the topics too. What is called back, or ends, has made its change durable.
+    """Implements `SettingsStore` and `FeatureStore`, and has the topics too.
+
+    What is called back, or ends, has made its change durable.
 
     The caller holds the directory's lock.
     """
 
-    def __init__(self, files: FileOperations, directory: Path, cluster_id: str) -> None:
+    def __init__(self, files: FileOperations, directory: Path, cluster_id: str, supported: Supported = SERVED) -> None:
         """Raises MetadataError when the file is there and cannot be understood, or belongs to another cluster."""
         self.cluster_id = cluster_id
         self._files = files
@@ -67,13 +79,15 @@ class EmbeddedMetadataStore:
         self._scram_credentials: dict[str, Credentials] = {}
         self._acls: dict[Resource, Entries] = {}
         self._producer_id_block: ProducerIdBlock | None = None
+        self.features = Features(supported)
         self._writing: _Writing | None = None
         """A write that may be under way in a thread; another one waits for it."""
         self.run_steps: Callable[[Steps[None]], None] = run
         """How `change_configs` does its work: all of it at once, until a running broker has threads for the disk."""
         self.controller_epoch = 0
         self.when_changed: list[Callable[[str], None]] = []
-        if files.exists(self._path):
+        self._is_new = not files.exists(self._path)
+        if not self._is_new:
             self._load()
 
     def _load(self) -> None:
@@ -124,6 +138,8 @@ class EmbeddedMetadataStore:
             self._acls[resource] = acl_tree.parse_acl(value)
         elif path == metadata_tree.PRODUCER_ID_BLOCK:
             self._producer_id_block = metadata_tree.parse_producer_id_block(value)
+        elif path == metadata_tree.FEATURES:
+            self._load_features(metadata_tree.parse_features(value))
         elif (
             path not in (metadata_tree.CLUSTER_ID, metadata_tree.CONTROLLER_EPOCH)
             and parent != metadata_tree.TOPIC_CONFIGS
@@ -131,9 +147,16 @@ class EmbeddedMetadataStore:
             # It would be lost with the next write.
             raise metadata_tree.NewerZnode("this broker does not know what that is")
 
-    def begin_epoch(self, latest_leader_epoch: int = -1) -> None:
+    def _load_features(self, finalised: Finalised) -> None:
+        for name, level in finalised.levels.items():
+            if not serves(self.features.supported, name, level):
+                raise metadata_tree.NewerZnode(f"this broker does not support level {level} of {name}")
+        self.features.take_up(finalised)
+
+    def begin_epoch(self, latest_leader_epoch: int = -1, now_ms: int = 0) -> None:
         """Become the controller once more; the first write of a run. Raises MetadataError when it fails.
 
+        A new directory begins with all levels of features that this broker supports, at the wall clock time `now_ms`.
         `latest_leader_epoch` is the latest in the logs, and this run's is above it, though the file was restored from a
         copy, or made for the logs of another broker: clients and transactions never go back to an epoch.
         """
@@ -146,8 +169,10 @@ class EmbeddedMetadataStore:
                 self.controller_epoch,
                 latest_leader_epoch,
             )
+        has_logs = latest_leader_epoch >= 0
+        begins_with = first_levels(self.features.supported, now_ms) if self._is_new and not has_logs else None
         try:
-            self._commit(controller_epoch=last_epoch + 1)
+            self._commit(controller_epoch=last_epoch + 1, finalised=begins_with)
         except OSError as error:
             raise MetadataError(f"cannot write {self._path}: {error.strerror}") from error
 
@@ -297,6 +322,21 @@ class EmbeddedMetadataStore:
         yield from self._committing(producer_id_block=block)
         return block
 
+    def change_features(self, change: FeatureChange, then: Callable[[Problem | None], None]) -> None:
+        self.run_steps(self._changing_features(change, then))
+
+    def _changing_features(self, change: FeatureChange, then: Callable[[Problem | None], None]) -> Steps[None]:
+        self._settle()
+        outcome = change(self.features.finalised, {})
+        if isinstance(outcome, Finalised):
+            try:
+                if outcome != self.features.finalised:
+                    yield from self._committing(finalised=outcome)
+            except OSError as error:
+                _logger.error("cannot keep the levels of features: %s", error)
+                outcome = Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
+        then(outcome if isinstance(outcome, Problem) else None)
+
     def _commit(self, **changes: Any) -> None:
         """Write the state with these changes, then make them ours: what is remembered never runs ahead of the disk."""
         run(self._committing(**changes))
@@ -312,6 +352,7 @@ class EmbeddedMetadataStore:
         scram_credentials: dict[str, Credentials] | None = None,
         acls: dict[Resource, Entries] | None = None,
         producer_id_block: ProducerIdBlock | None = None,
+        finalised: Finalised | None = None,
     ) -> Steps[None]:
         """Do what `_commit` does; nothing else is written between its steps, as every write begins with `_settle`."""
         controller_epoch = self.controller_epoch if controller_epoch is None else controller_epoch
@@ -322,12 +363,15 @@ class EmbeddedMetadataStore:
         scram_credentials = self._scram_credentials if scram_credentials is None else scram_credentials
         acls = self._acls if acls is None else acls
         producer_id_block = self._producer_id_block if producer_id_block is None else producer_id_block
+        finalised = self.features.finalised if finalised is None else finalised
         tree: dict[str, Any] = {
             metadata_tree.CLUSTER_ID: metadata_tree.cluster_id_value(self.cluster_id),
             metadata_tree.CONTROLLER_EPOCH: controller_epoch,
         }
         if producer_id_block is not None:
             tree[metadata_tree.PRODUCER_ID_BLOCK] = metadata_tree.producer_id_block_value(producer_id_block)
+        if finalised.epoch != UNKNOWN_EPOCH:
+            tree[metadata_tree.FEATURES] = metadata_tree.features_value(finalised)
         lines = [_line(path, value) for path, value in tree.items()]
         self._lines = {name: self._lines_of(topic) for name, topic in sorted(topics.items())}
         lines += [text for _, text in self._lines.values()]
@@ -359,6 +403,7 @@ class EmbeddedMetadataStore:
             self._scram_credentials = scram_credentials
             self._acls = acls
             self._producer_id_block = producer_id_block
+            self.features.take_up(finalised)
 
         writing = self._writing = _Writing(
             partial(write_durably, self._files, self._path, text, is_private=True), take_over

@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
+from highwater.broker.features import Range, Supported
 from highwater.broker.log.checkpoint import MalformedFile, decode_topic_id
 from highwater.broker.settings.metadata_tree import (
     BROKER_CONFIGS,
@@ -143,11 +145,17 @@ def _brokers(value: Iterable[object]) -> tuple[int, ...]:
 # Brokers and the controller
 
 
-def broker_value(info: BrokerInfo, timestamp_ms: int) -> dict[str, Any]:
-    """The registration of a broker. Its epoch is not in it: ZooKeeper gives it."""
+def broker_value(info: BrokerInfo, timestamp_ms: int, supported: Supported = MappingProxyType({})) -> dict[str, Any]:
+    """The registration of a broker. Its epoch is not in it: ZooKeeper gives it.
+
+    Level 0 of a feature is left out: Kafka before 3.9 cannot read it, and each broker serves it.
+    """
     plaintext = next((endpoint for endpoint in info.endpoints if endpoint.security_protocol == "PLAINTEXT"), None)
     return {
-        "features": {},
+        "features": {
+            name: {"min_version": max(levels.min_level, 1), "max_version": levels.max_level}
+            for name, levels in sorted(supported.items())
+        },
         "listener_security_protocol_map": {
             endpoint.listener_name: endpoint.security_protocol for endpoint in info.endpoints
         },
@@ -167,6 +175,15 @@ def parse_broker(broker_id: int, epoch: int, value: object) -> BrokerInfo:
     endpoints = tuple(_parse_endpoint(text_of(text), protocols) for text in fields["endpoints"])
     rack = fields.get("rack")
     return BrokerInfo(broker_id, epoch, endpoints, None if rack is None else text_of(rack))
+
+
+def parse_broker_features(value: object) -> Supported:
+    """Return the levels from 1 on that a broker supports, from its registration."""
+    features = fields_of(value, 4, 5).get("features", {})
+    return {
+        name: Range(number_of(levels["min_version"]), number_of(levels["max_version"]))
+        for name, levels in features.items()
+    }
 
 
 _ENDPOINT: Final = re.compile(r"(?P<name>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)")

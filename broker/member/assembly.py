@@ -24,9 +24,10 @@ from highwater.broker.controller.administration import ClusterAdministration
 from highwater.broker.controller.controller import Controller
 from highwater.broker.counters import BrokerCounters
 from highwater.broker.dynamic_settings import following
-from highwater.broker.features import TRANSACTION_VERSION, Features
+from highwater.broker.features import TRANSACTION_VERSION
 from highwater.broker.group.coordinator import GroupCoordinator
 from highwater.broker.member.auto_creation import ClusterAutoCreation
+from highwater.broker.member.features import ClusterFeatures
 from highwater.broker.member.markers import RemoteMarkers
 from highwater.broker.member.member import SessionPart
 from highwater.broker.member.parts import ClusterParts
@@ -60,6 +61,7 @@ class ClusteredNode:
         runtime: Runtime,
         store: ZooKeeperStore,
         acls: ZooKeeperAcls | None,
+        features: ClusterFeatures,
         storage: Storage,
         zookeeper: ZooKeeper,
         peers: Peers,
@@ -101,7 +103,6 @@ class ClusteredNode:
             # a session they are not known now, and read when there is one.
             store.read_topic_configs(topics, lambda _: then({topic: store.topic_config(topic) for topic in topics}))
 
-        features = Features()
         counters = BrokerCounters()
         throttles = ReplicationThrottles(broker_id, config)
         quotas = ClientQuotas.of(config, store.client_quotas())
@@ -125,7 +126,7 @@ class ClusteredNode:
         )
         groups = GroupCoordinator(runtime, partitions, metadata)
         markers = LocalMarkers(clock, partitions, metadata, groups.transaction_ended)
-        transaction_level = partial(features.level, TRANSACTION_VERSION)
+        transaction_level = partial(features.features.level, TRANSACTION_VERSION)
         self._remote_markers = RemoteMarkers(
             runtime, metadata, markers, connections("txn-marker-sender"), topic_is_gone, transaction_level
         )
@@ -177,6 +178,7 @@ class ClusteredNode:
         )
         self._store = store
         self._acls = acls
+        self._features = features
         self.parts = ClusterParts(
             metadata=metadata,
             closed_leaders=closed_leaders,
@@ -193,7 +195,8 @@ class ClusteredNode:
             clock=clock,
             scheduler=scheduler,
             turns=runtime.turns,
-            features=features,
+            features=features.features,
+            feature_store=features,
             storage=storage,
             store=store,
             acls=acls,
@@ -218,7 +221,7 @@ class ClusteredNode:
     def session_parts(self) -> Sequence[SessionPart]:
         """The parts that the member starts in each session, in this order."""
         acls = () if self._acls is None else (self._acls,)
-        return (self._store, *acls, self.parts.epochs, self.parts.controller)
+        return (self._store, *acls, self._features, self.parts.epochs, self.parts.controller)
 
     def start(self) -> None:
         self.parts.replicas.start()

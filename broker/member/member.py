@@ -20,6 +20,7 @@ from highwater.broker.cluster.znodes import (
     broker_value,
     encode,
     log_dir_event_value,
+    parent_of,
     read,
 )
 from highwater.broker.cluster.zookeeper import (
@@ -33,9 +34,16 @@ from highwater.broker.cluster.zookeeper import (
     ZooKeeperError,
     run,
 )
+from highwater.broker.features import NOTHING, SERVED, Finalised, Supported
 from highwater.broker.member.controlled_shutdown import ControlledShutdown
 from highwater.broker.settings.config import BrokerConfig
-from highwater.broker.settings.metadata_tree import CLUSTER_ID, cluster_id_value, parse_cluster_id
+from highwater.broker.settings.metadata_tree import (
+    CLUSTER_ID,
+    FEATURES,
+    cluster_id_value,
+    features_value,
+    parse_cluster_id,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -71,8 +79,9 @@ class Member:
         *,
         listener_name: str,
         session_timeout_ms: int,
+        supported: Supported = SERVED,
     ) -> None:
-        """`listener_name` is that of the brokers among themselves.
+        """`listener_name` is that of the brokers among themselves, `supported` the features that the others learn of.
 
         `fail` stops the broker: it cannot be a member, for the reason it is given.
         """
@@ -84,6 +93,7 @@ class Member:
         self._fail = fail
         self._listener_name = listener_name
         self._session_timeout_ms = session_timeout_ms
+        self._supported = supported
         self._zookeeper: ZooKeeper | None = None
         self._parts: Sequence[SessionPart] = ()
         self._then: Callable[[], None] | None = None
@@ -165,7 +175,7 @@ class Member:
     ) -> Generator[Sequence[Request], list[Any], int | NodeData | ZooKeeperError]:
         """The broker epoch; or what somebody else registered under our id, which is watched; or an error."""
         path = broker_path(self._info.broker_id)
-        data = encode(broker_value(self._info, self._clock.now_ms()))
+        data = encode(broker_value(self._info, self._clock.now_ms(), self._supported))
         while True:
             (created,) = yield [Create(path, data, is_ephemeral=True)]
             if isinstance(created, Created):
@@ -228,9 +238,12 @@ class Member:
         self._zookeeper.execute([Create(LOG_DIR_EVENT_PREFIX, event, is_sequential=True)], told)
 
 
-def take_up_cluster(new_cluster_id: str) -> Generator[Sequence[Request], list[Any], str | ZooKeeperError]:
+def take_up_cluster(
+    new_cluster_id: str, first_levels: Finalised = NOTHING
+) -> Generator[Sequence[Request], list[Any], str | ZooKeeperError]:
     """Make the places that all of Kafka expects, and the cluster's id unless it has one; which that is.
 
+    A new cluster begins with these levels of features.
     Raises ValueError when another program's data is where the id should be.
     """
     paths = dict.fromkeys(prefix for path in (*PERSISTENT_PATHS, CLUSTER_ID) for prefix in _prefixes(path))
@@ -241,6 +254,9 @@ def take_up_cluster(new_cluster_id: str) -> Generator[Sequence[Request], list[An
             return result
     (found,) = yield [Get(CLUSTER_ID)]
     if found is ZooKeeperError.NO_NODE:
+        if first_levels.levels:
+            # Before the id: a start that is killed in between is not the last one of a new cluster.
+            yield [Create(parent_of(FEATURES)), Create(FEATURES, encode(features_value(first_levels)))]
         # Another broker may write an id at the same moment: use the id that is read back.
         _, found = yield [Create(CLUSTER_ID, encode(cluster_id_value(new_cluster_id))), Get(CLUSTER_ID)]
     return read(found.data, parse_cluster_id) if isinstance(found, NodeData) else found

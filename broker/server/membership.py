@@ -21,8 +21,10 @@ from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import NO_BROKER, BrokerInfo
 from highwater.broker.cluster.zookeeper import Request, Set, Stat, ZooKeeperError, run
+from highwater.broker.features import first_levels
 from highwater.broker.log.checkpoint import META_PROPERTIES, MalformedFile, decode_properties, encode_topic_id
 from highwater.broker.member.assembly import ClusteredNode
+from highwater.broker.member.features import ClusterFeatures
 from highwater.broker.member.member import Member, take_up_cluster
 from highwater.broker.member.zookeeper_acls import ZooKeeperAcls
 from highwater.broker.member.zookeeper_store import ZooKeeperStore
@@ -76,6 +78,7 @@ class Membership:
         self._peers = SocketPeers(config, loop)
         self._zookeeper = KazooZooKeeper(loop, self._settings, fail)
         self._acls: ZooKeeperAcls | None = None
+        self._features = ClusterFeatures(self._zookeeper, clock)
         self._member: Member | None = None
         self._clustered: ClusteredNode | None = None
 
@@ -98,7 +101,8 @@ class Membership:
         """Come back with what was set in the cluster. Raises MetadataError."""
         await self._zookeeper.start()
         try:
-            cluster_id = await self._run(take_up_cluster(encode_topic_id(uuid.uuid4())))
+            first = first_levels(self._features.features.supported, self._clock.now_ms())
+            cluster_id = await self._run(take_up_cluster(encode_topic_id(uuid.uuid4()), first))
         except ValueError as error:
             raise MetadataError(
                 f"{self._place}{metadata_tree.CLUSTER_ID} is not a cluster id of Kafka's: {error}"
@@ -109,6 +113,12 @@ class Membership:
         failure = await self._run(store.load())
         if failure is not None:
             raise MetadataError(f"{self._place}: the settings cannot be read: {failure.value}")
+        try:
+            failure = await self._run(self._features.load())
+        except ValueError as error:
+            raise MetadataError(f"{self._place}{metadata_tree.FEATURES} is damaged: {error}") from None
+        if failure is not None:
+            raise MetadataError(f"{self._place}: the features cannot be read: {failure.value}")
         if (authorizer := authorizer_of(self._config)) is not None:
             self._acls = ZooKeeperAcls(self._zookeeper, self._clock, authorizer)
             failure = await self._run(self._acls.load())
@@ -155,6 +165,7 @@ class Membership:
             runtime,
             store,
             self._acls,
+            self._features,
             storage,
             self._zookeeper,
             self._peers,
@@ -185,6 +196,7 @@ class Membership:
             self._fail,
             listener_name=self._listener_name,
             session_timeout_ms=self._settings.session_timeout_ms,
+            supported=self._features.features.supported,
         )
         self._member.attach(self._zookeeper)
         self._zookeeper.attach(self._member)

@@ -61,7 +61,7 @@ def open_alone(opened: Opened, config: BrokerConfig, files: FileOperations, path
     log_configs = log_configs_of(config, store.topics())
     defaults = log_config_of(TopicConfig(config, {}))
     opened.log_directories.load(lambda topic: log_configs.get(topic, defaults), _RecoveryProgress())
-    store.begin_epoch(opened.log_directories.latest_leader_epoch)
+    store.begin_epoch(opened.log_directories.latest_leader_epoch, SystemClock().now_ms())
     opened.assemble = lambda runtime, storage: LoneNode(runtime, store, storage).node
 
 

@@ -1,4 +1,4 @@
-"""Kafka's metadata tree as far as every broker keeps it: topics, settings and producer ids, by path.
+"""Kafka's metadata tree as each broker keeps it: topics, settings, producer ids, features, by path.
 
 A member of a cluster keeps the tree in ZooKeeper (cluster/znodes.py has the rest of it), a lone broker in a file.
 `<thing>_value` returns the JSON of a thing, with the fields in the order in which Kafka writes them (kafka.zk.ZkData);
@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 from uuid import UUID
 
+from highwater.broker.features import Finalised
 from highwater.broker.log.checkpoint import decode_topic_id, encode_topic_id
 from highwater.broker.settings.quota_entities import DEFAULT, WHOLE_NUMBERS, Default, Entity
 from highwater.kafka.login.scram import Credentials, ScramMechanism, decode_credential, encode_credential
@@ -28,6 +29,8 @@ DEFAULT_ENTITY: Final = "<default>"
 """The name under which settings of all brokers are kept, or of all clients."""
 DELETE_TOPICS: Final = "/admin/delete_topics"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+FEATURES: Final = "/highwater/features"
+"""Ours alone. Kafka 3.9 ends where its own path, /feature, has a feature that it does not know."""
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 
@@ -185,3 +188,15 @@ def parse_producer_id_block(value: object) -> ProducerIdBlock:
     if not 0 <= first <= last < 2**63 - PRODUCER_ID_BLOCK_SIZE:
         raise ValueError(f"{first} to {last} are no producer ids")
     return ProducerIdBlock(number_of(fields["broker"]), first, last)
+
+
+def features_value(finalised: Finalised) -> dict[str, Any]:
+    return {"version": 1, "epoch": finalised.epoch, "levels": dict(finalised.levels)}
+
+
+def parse_features(value: object) -> Finalised:
+    fields = fields_of(value, 1)
+    epoch = fields["epoch"]
+    if not isinstance(epoch, int) or not 0 <= epoch < 2**63 - 1:
+        raise ValueError(f"{epoch!r} is not an epoch of features")
+    return Finalised(epoch, {text_of(name): number_of(level) for name, level in fields["levels"].items()})

@@ -282,6 +282,11 @@ def _deleted_offsets(request: Any, answer: Answer) -> Outcomes:
             yield {**change, "topic": told["name"], "partitions": numbers}, error_code
 
 
+def _updated_features(request: Any, answer: Answer) -> Outcomes:
+    for update in paced(request.feature_updates):
+        yield {"feature": update.feature, "action": "update feature", "level": update.max_version_level}, _error(answer)
+
+
 def _by_error(partitions: Sequence[Answer], number: str) -> Iterator[tuple[list[int], ErrorCode | None]]:
     """Yield the numbers of the partitions by outcome; none for a refusal, which may name any number of them."""
     found: dict[ErrorCode | None, list[int]] = {}
@@ -307,5 +312,6 @@ CHANGES: Final[Mapping[str, Callable[[Any, Answer], Outcomes]]] = {
     "alter_replica_log_dirs": _moved_logs,
     "delete_groups": _deleted_groups,
     "offset_delete": _deleted_offsets,
+    "update_features": _updated_features,
 }
 """What was changed, by API."""

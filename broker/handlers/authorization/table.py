@@ -72,6 +72,7 @@ GUARDS: Final[Mapping[str, Guard | None]] = {
     "describe_user_scram_credentials": of_cluster(_DESCRIBE, administration.described_users),
     "alter_user_scram_credentials": administration.altered_users,
     "describe_cluster": administration.describe_cluster,
+    "update_features": of_cluster(_ALTER, whole_with_message(results=[])),
     # Who is there, and who the client is
     "api_versions": _NOTHING,
     "sasl_handshake": _NOTHING,

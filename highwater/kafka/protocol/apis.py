@@ -100,6 +100,7 @@ APIS: Final = {
         Api(49, "alter_client_quotas", 0, 1, 1, items_max=ONE_STEP_ITEMS_MAX),
         Api(50, "describe_user_scram_credentials", 0, 0, 0),
         Api(51, "alter_user_scram_credentials", 0, 0, 0, items_max=ONE_STEP_ITEMS_MAX),
+        Api(57, "update_features", 0, 2, 0, items_max=ONE_STEP_ITEMS_MAX),
         Api(60, "describe_cluster", 0, 2, 0),
         Api(61, "describe_producers", 0, 0, 0),
         Api(65, "describe_transactions", 0, 0, 0),

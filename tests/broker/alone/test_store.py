@@ -13,6 +13,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.alone.store import FILE_NAME, EmbeddedMetadataStore
+from highwater.broker.features import NOTHING, Range, Supported, Update, updating
 from highwater.broker.log.checkpoint import encode_topic_id
 from highwater.broker.log.files import RealFiles
 from highwater.broker.settings import metadata_tree
@@ -215,3 +216,93 @@ def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
         assert [record.name for record in state.topics()] == ["kept"]
         assert list(state.topics_marked_for_deletion()) == []
     assert store.next_producer_id_block(0).first == first.last + 1
+
+
+SUPPORTED = {"colour": Range(0, 2), "shape": Range(0, 1)}
+NOW_MS = 1_800_000_000_000
+
+
+def open_with_features(
+    directory: Path, supported: Supported = SUPPORTED, *, now_ms: int = NOW_MS, leader_epoch: int = -1
+) -> EmbeddedMetadataStore:
+    store = EmbeddedMetadataStore(RealFiles(), directory, "c", supported)
+    store.begin_epoch(leader_epoch, now_ms)
+    return store
+
+
+def update(store: EmbeddedMetadataStore, name: str, level: int, kind: int = 1) -> Problem | None:
+    outcome: list[Problem | None] = []
+    store.change_features(updating(SUPPORTED, {name: Update(level, kind)}, NOW_MS), outcome.append)
+    return outcome[0]
+
+
+def test_a_new_directory_begins_with_all_that_is_supported(tmp_path: Path) -> None:
+    store = open_with_features(tmp_path)
+    assert store.features.finalised == (NOW_MS // 1000, {"colour": 2, "shape": 1})
+    assert json.loads((tmp_path / FILE_NAME).read_text())["/highwater/features"] == {
+        "version": 1,
+        "epoch": NOW_MS // 1000,
+        "levels": {"colour": 2, "shape": 1},
+    }
+    assert update(store, "colour", 1, kind=2) is None
+    again = open_with_features(tmp_path, now_ms=2 * NOW_MS)
+    assert again.features.finalised == (NOW_MS // 1000 + 1, {"colour": 1, "shape": 1})
+
+
+@pytest.mark.parametrize("is_of_logs", [True, False])
+def test_an_old_directory_keeps_level_0_until_a_client_upgrades_it(tmp_path: Path, is_of_logs: bool) -> None:
+    """Old is what an earlier release wrote, and logs that come without the file."""
+    if not is_of_logs:
+        open_with_features(tmp_path, {})
+    store = open_with_features(tmp_path, leader_epoch=0 if is_of_logs else -1)
+    assert store.features.finalised == NOTHING
+    assert "/highwater/features" not in (tmp_path / FILE_NAME).read_text()
+    assert update(store, "colour", 2) is None
+    assert open_with_features(tmp_path).features.finalised == (NOW_MS // 1000, {"colour": 2})
+
+
+def test_epochs_grow_also_where_the_clock_went_back(tmp_path: Path) -> None:
+    store = open_with_features(tmp_path, now_ms=2 * NOW_MS)
+    assert update(store, "colour", 0, kind=2) is None
+    assert store.features.finalised == (2 * NOW_MS // 1000 + 1, {"shape": 1})
+
+
+def test_a_level_above_what_is_supported_is_refused(tmp_path: Path) -> None:
+    open_with_features(tmp_path)
+    expected = "/highwater/features: this broker does not support level 2 of colour; start the newer broker"
+    with pytest.raises(MetadataError, match=expected):
+        open_with_features(tmp_path, {"colour": Range(0, 1), "shape": Range(0, 1)})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        {"version": 1, "levels": {}},
+        {"version": 1, "epoch": -1, "levels": {}},
+        {"version": 1, "epoch": 1, "levels": {"colour": "2"}},
+        {"version": 1, "epoch": 1, "levels": []},
+        {"version": 2, "epoch": 1, "levels": {}},
+    ],
+)
+def test_damaged_levels_are_refused(tmp_path: Path, value: object) -> None:
+    open_with_features(tmp_path)
+    tree = json.loads((tmp_path / FILE_NAME).read_text())
+    (tmp_path / FILE_NAME).write_text(json.dumps(tree | {"/highwater/features": value}))
+    with pytest.raises(MetadataError, match="/highwater/features: "):
+        open_with_features(tmp_path)
+
+
+def test_levels_that_cannot_be_written_stay_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_with_features(tmp_path)
+    before = store.features.finalised
+
+    def no_space(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RealFiles, "pwrite", no_space)
+        problem = update(store, "colour", 1, kind=2)
+    assert problem == Problem(ErrorCode.kafka_storage_error, "The broker could not write: No space left on device")
+    assert store.features.finalised is before
+    assert update(store, "colour", 1, kind=2) is None

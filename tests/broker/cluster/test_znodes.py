@@ -8,6 +8,7 @@ from highwater.broker.cluster import znodes
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
 from highwater.broker.cluster.znodes import encode, read
+from highwater.broker.features import Range
 from highwater.broker.log.checkpoint import decode_topic_id
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.metadata_tree import NewerZnode
@@ -28,6 +29,17 @@ def test_a_broker() -> None:
     info = read(BROKER, lambda value: znodes.parse_broker(3, 17, value))
     assert info == BrokerInfo(3, 17, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 48517),), "r1")
     assert encode(znodes.broker_value(info, 1795261597156)) == BROKER
+    assert read(BROKER, znodes.parse_broker_features) == {}
+
+
+def test_the_features_of_a_broker() -> None:
+    """As Kafka 3.9 writes them; before it, a least level of 0 cannot be read (KAFKA-17492)."""
+    supported = {"new": Range(0, 2), "old": Range(3, 5)}
+    value = znodes.broker_value(BrokerInfo(1, 5, (), None), 0, supported)
+    told = b'"features":{"new":{"min_version":1,"max_version":2},"old":{"min_version":3,"max_version":5}}'
+    assert told in encode(value)
+    assert znodes.parse_broker_features(value) == {"new": Range(1, 2), "old": Range(3, 5)}
+    assert znodes.parse_broker_features({"version": 4}) == {}, "of Kafka before 2.7"
 
 
 @pytest.mark.parametrize(

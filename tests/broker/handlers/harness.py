@@ -23,6 +23,7 @@ from highwater.broker.log.files import FileOperations, RealFiles
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.member.assembly import ClusteredNode
+from highwater.broker.member.features import ClusterFeatures
 from highwater.broker.member.zookeeper_store import ZooKeeperStore
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
@@ -273,7 +274,10 @@ def a_member(runtime: Runtime, storage: Storage, cluster_id: str = "cluster") ->
     """The parts of a broker of a cluster that speaks with nobody: neither ZooKeeper nor other brokers are there."""
     nobody: Any = None
     store = ZooKeeperStore(nobody, runtime.clock, cluster_id)
-    return ClusteredNode(runtime, store, None, storage, nobody, nobody, listener_name="PLAINTEXT", random=Random(1))
+    features = ClusterFeatures(nobody, runtime.clock)
+    return ClusteredNode(
+        runtime, store, None, features, storage, nobody, nobody, listener_name="PLAINTEXT", random=Random(1)
+    )
 
 
 class MemberHarness(NodeHarness):

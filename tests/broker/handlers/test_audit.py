@@ -126,6 +126,12 @@ def test_each_change_is_one_line(audited: Audited) -> None:
         change("DeleteTopics", topic="t", action="delete"),
         change("DeleteTopics", "UNKNOWN_TOPIC_OR_PARTITION", topic="u", action="delete"),
     ]
+    updates = [{"feature": "metadata.version", "max_version_level": 20, "upgrade_type": 1}]
+    level = {"feature": "metadata.version", "action": "update feature", "level": 20}
+    assert ask("update_features", 2, timeout=1000, feature_updates=updates, validate_only=False) == [
+        change("UpdateFeatures", "INVALID_UPDATE_VERSION", **level)
+    ]
+    assert ask("update_features", 2, timeout=1000, feature_updates=updates, validate_only=True) == []
     assert seen == CHANGES.keys() - OF_PARTITIONS_AND_GROUPS
 
 

@@ -17,6 +17,7 @@ from highwater.broker.log.files import FilePiece
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.member.assembly import ClusteredNode
+from highwater.broker.member.features import ClusterFeatures
 from highwater.broker.member.member import Member, take_up_cluster
 from highwater.broker.member.zookeeper_acls import ZooKeeperAcls
 from highwater.broker.member.zookeeper_store import ZooKeeperStore
@@ -200,6 +201,7 @@ class SimulatedBroker:
             ),
             store,
             acls,
+            ClusterFeatures(zookeeper, process),
             Storage(
                 log_directories=directories,
                 request_flush=self._request_flush,

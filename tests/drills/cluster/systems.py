@@ -21,6 +21,7 @@ from kazoo.handlers.threading import KazooTimeoutError as KazooTimeout
 from highwater.broker.commands import zookeeper_process
 from highwater.broker.commands.zookeeper_process import ZooKeeperNode
 from highwater.common.child_process import HIGHWATER
+from tests.broker import made_up_features
 from tests.compat.apache_kafka.tools import jars_3_9
 from tests.drills.cluster.network import Network
 from tests.waiting import wait_until
@@ -64,7 +65,12 @@ def kafka(properties: Path) -> list[str]:
     return [*java, "-cp", f"{jars_3_9()}/*", "kafka.Kafka", str(properties)]
 
 
-SYSTEMS: Final[Mapping[str, CommandOf]] = {"highwater": highwater, "kafka": kafka}
+def coloured(properties: Path) -> list[str]:
+    """Ours, with a feature that only tests have."""
+    return [*made_up_features.COMMAND, "broker", "start", "--config", str(properties)]
+
+
+SYSTEMS: Final[Mapping[str, CommandOf]] = {"highwater": highwater, "kafka": kafka, "coloured": coloured}
 
 
 class Server:

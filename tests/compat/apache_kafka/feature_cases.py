@@ -1,0 +1,123 @@
+"""kafka-features.sh and kafka-metadata-quorum.sh of the newest Kafka, and a Kafka 3.9 among brokers with features."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from highwater.broker.features import SERVED
+from tests.broker.made_up_features import COMMAND
+from tests.broker.running import RunningBroker
+from tests.compat.apache_kafka.case import case
+from tests.compat.apache_kafka.cluster_cases import cluster_case, cluster_of, topics
+from tests.compat.apache_kafka.tools import jars_4, kafka_tool
+from tests.waiting import wait_until
+
+_ROW = re.compile(
+    r"Feature: (\S+)\tSupportedMinVersion: (\d+)\tSupportedMaxVersion: (\d+)\t"
+    r"FinalizedVersionLevel: (\d+)\tEpoch: (\S+)"
+)
+
+
+def _tool(address: str, tool: str, *arguments: str) -> tuple[int, str]:
+    done = kafka_tool(f"org.apache.kafka.tools.{tool}", "--bootstrap-server", address, *arguments, jars=jars_4())
+    return done.returncode, done.stdout + done.stderr
+
+
+def _features(address: str, *arguments: str) -> str:
+    code, printed = _tool(address, "FeatureCommand", *arguments)
+    assert code == 0, printed
+    return printed
+
+
+def _refused(address: str, *arguments: str) -> str:
+    code, printed = _tool(address, "FeatureCommand", *arguments)
+    assert code == 1, printed
+    return printed
+
+
+def _described(address: str) -> dict[str, tuple[int, int, int, str]]:
+    """The least and the greatest level, the finalised one, and the epoch, of each feature."""
+    rows = _ROW.findall(_features(address, "describe"))
+    return {name: (int(least), int(most), int(level), epoch) for name, least, most, level, epoch in rows}
+
+
+@case
+def newest_features_are_those_that_are_served(broker: RunningBroker) -> None:
+    described = _described(broker.address)
+    assert {name: row[:2] for name, row in described.items()} == dict(SERVED)
+    assert all(most == level for _, most, level, _ in described.values()), "a new directory has all levels"
+    for name in ("transaction.version", "group.version", "share.version", "streams.version", "no.such"):
+        beyond = SERVED[name].max_level + 1 if name in SERVED else 2
+        printed = _refused(broker.address, "upgrade", "--feature", f"{name}={beyond}")
+        assert f"Could not upgrade {name} to {beyond}." in printed, printed
+        assert f"Invalid update version {beyond} for feature {name}. This broker " in printed, printed
+    printed = _refused(broker.address, "upgrade", "--feature", "metadata.version=20")
+    assert "kept by ZooKeeper or by a file, not by a quorum" in printed, printed
+    assert _described(broker.address) == described
+
+
+@case
+def newest_features_go_up_and_down(broker: RunningBroker) -> None:
+    directory = broker.log_dir.with_name("coloured")
+    address, epoch = "", 0
+    for life, level in ((1, 2), (2, 1)):
+        coloured = RunningBroker(directory, "--port", "0", command=(*COMMAND, "broker", "start"))
+        try:
+            address = coloured.address
+            described = _described(address)["colour"]
+            assert described[:3] == (0, 2, level)
+            assert int(described[3]) >= epoch > 0 or life == 1
+            assert "colour can be upgraded to 2." in _features(address, "upgrade", "--dry-run", "--feature", "colour=2")
+            assert "colour was downgraded to 1." in _features(address, "downgrade", "--feature", "colour=1")
+            assert "colour was disabled." in _features(address, "disable", "--feature", "colour")
+            assert "only supports versions 0-2." in _refused(address, "upgrade", "--feature", "colour=3")
+            assert "colour was upgraded to 1." in _features(address, "upgrade", "--feature", "colour=1")
+            assert "without setting the upgrade type" in _refused(address, "upgrade", "--feature", "colour=0")
+            after = _described(address)["colour"]
+            assert after[2] == 1
+            assert int(after[3]) > int(described[3])
+            epoch = int(after[3])
+            assert coloured.stop() == 0
+        finally:
+            coloured.kill()
+
+
+@case
+def newest_metadata_quorum_says_that_there_is_none(broker: RunningBroker) -> None:
+    for arguments in (("--status",), ("--replication",)):
+        code, printed = _tool(broker.address, "MetadataQuorumCommand", "describe", *arguments)
+        assert code == 1, printed
+        assert "The node does not support DESCRIBE_QUORUM" in printed, printed
+
+
+@cluster_case
+def a_kafka_3_9_takes_features_back(directory: Path) -> None:
+    with cluster_of(directory, ("coloured", "coloured", "kafka")) as cluster:
+        host, port = cluster.brokers[1].address
+        address = f"{host}:{port}"
+
+        def stored() -> Any:
+            return json.loads(cluster.zookeeper.get("/highwater/features")[0])
+
+        def is_level(level: int) -> bool:
+            return bool(stored()["levels"].get("colour", 0) == level == _described(address)["colour"][2])
+
+        wait_until(partial(is_level, 0), "the level is taken back")
+        logs = [broker.log.read_text(errors="replace") for broker in cluster.brokers.values()]
+        assert sum("broker 3 does not support level 2 of the feature colour" in log for log in logs) == 1
+        first = stored()["epoch"]
+        printed = _refused(address, "upgrade", "--feature", "colour=2")
+        assert "Broker 3 does not support this feature." in printed, printed
+        cluster.brokers[3].stop()
+        _features(address, "upgrade", "--feature", "colour=2")
+        wait_until(partial(is_level, 2), "the level is finalised")
+        cluster.start(cluster.brokers[3])
+        wait_until(partial(is_level, 0), "the level is taken back again")
+        assert stored()["epoch"] == first + 2
+        assert json.loads(cluster.zookeeper.get("/feature")[0])["features"] == {}
+        topics(cluster, "--create", "--topic", "t", "--replica-assignment", "3:1:2")
+        assert cluster.brokers[3].is_running
