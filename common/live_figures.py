@@ -48,9 +48,10 @@ class LiveFigures:
         directory: Path,
         title: str,
         charts: Sequence[Chart],
+        again: str,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """Begin the file anew."""
+        """Begin the file anew. again: the command that continues the run if it dies."""
         self._path = directory / FILE_NAME
         self._now_s = now_s
         self._size = 0
@@ -61,7 +62,7 @@ class LiveFigures:
             os.ftruncate(self._descriptor, 0)
         except OSError:
             self._give_up()
-        self._append({"title": title, "charts": [asdict(chart) for chart in charts]})
+        self._append({"title": title, "again": again, "charts": [asdict(chart) for chart in charts]})
 
     def say(self, words: str) -> None:
         """How things stand now, in one sentence."""

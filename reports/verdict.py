@@ -182,9 +182,11 @@ def _notes(run: Run) -> list[str]:
     ended = {
         "interrupted": "This run was interrupted: trials that had not finished are missing.",
         "failed": "This run failed before it was complete: trials that had not finished are missing.",
-        "running": "This run had not ended when the report was made: it is still going on, or it was killed.",
+        "running": "This run had not ended when the report was made: it was still going on.",
     }
-    if manifest.status in ended:
+    if run.result.was_killed:
+        notes.append("This run was killed: trials that had not finished are missing.")
+    elif manifest.status in ended:
         notes.append(ended[manifest.status])
     if emulated := emulated_targets(run):
         notes.append(emulation_text(emulated))

@@ -14,8 +14,10 @@ from highwater.bench.trials.progress import Observer
 from highwater.common.live_figures import Chart, LiveFigures
 from highwater.common.page_process import PageProcess
 from highwater.common.units import count_text, duration_ns_text, percent_text, rate_text, size_text, wait_text
+from highwater.results.analysis.next_step import resume_command
 from highwater.results.host import HostSample
 from highwater.results.models import TrialPlan, TrialSummary
+from highwater.results.reader import RunResult
 from highwater.spark_loadgen import Progress
 
 CHARTS: Final = (
@@ -61,7 +63,9 @@ class LiveFiguresObserver(FollowingObserver):
     def run_started(self, plan: Plan, out: Path, master: str) -> None:
         super().run_started(plan, out, master)
         self._inner.run_started(plan, out, master)
-        self._live = LiveFigures(out, plan.specification.workload.name, CHARTS)
+        self._live = LiveFigures(
+            out, plan.specification.workload.name, CHARTS, resume_command(RunResult(out).manifest, str(out))
+        )
         if self._page is not None:
             self._page.start(out)
 

@@ -40,6 +40,7 @@ from highwater.results.models import (
     Window,
 )
 from highwater.results.monitor import MONITOR_FILE, MonitorWindow
+from highwater.results.run_lock import is_locked
 from highwater.results.salvage import FileFault, Salvage
 from highwater.results.storage import StorageProbes
 
@@ -198,6 +199,11 @@ class RunResult:
     def has_files(self) -> bool:
         """Whether it was read from a directory."""
         return self._given is None
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether nobody works in the directory, though the manifest says that the run goes on."""
+        return self.manifest.status == "running" and self.has_files and not is_locked(self.directory)
 
     def strict(self) -> RunResult:
         """The same trials, whose further files raise ResultDirectoryError when they are damaged."""

@@ -168,6 +168,9 @@ def trend(produced_per_s: float | None, consumed_per_s: float | None) -> str:
 
 
 def catch_up(figures: GroupFigures | GroupPartitionFigures) -> str:
+    if figures.lag and figures.level is Level.UNKNOWN:
+        # The group is not judged yet, or was never seen to read: its rates are no evidence.
+        return NONE
     if figures.never_catches_up:
         is_steady = (
             figures.level.rank < Level.WARN.rank and trend(figures.produced_per_s, figures.consumed_per_s) == _STEADY

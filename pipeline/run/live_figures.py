@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from highwater.common.live_figures import Chart, LiveFigures
 from highwater.common.page_process import PageProcess
 from highwater.common.units import count_text, duration_text, plural, rate_text
+from highwater.pipeline.run.progress import Pace
 from highwater.pipeline.run.queries import FlowRun
 
 _MOST_FLOWS: Final = 4
@@ -31,8 +32,9 @@ def charts_of(flows: Sequence[str]) -> list[Chart]:
 class PipelineFigures:
     """The flows of a run as figures and a sentence."""
 
-    def __init__(self, folder: Path, name: str, flows: Sequence[str]) -> None:
-        self._live = LiveFigures(folder, name, charts_of(flows))
+    def __init__(self, folder: Path, name: str, flows: Sequence[str], again: str) -> None:
+        """again: the command that continues the run if it dies."""
+        self._live = LiveFigures(folder, name, charts_of(flows), again)
         self._runs: dict[str, FlowRun] = {}
         self.answer = "The run has ended."
         """What is said at the end."""
@@ -58,9 +60,11 @@ class PipelineFigures:
 
 
 @contextmanager
-def live_figures(folder: Path, name: str, flows: Sequence[str], page: PageProcess | None) -> Iterator[PipelineFigures]:
+def live_figures(
+    folder: Path, name: str, flows: Sequence[str], again: str, page: PageProcess | None
+) -> Iterator[PipelineFigures]:
     """Figures for as long as flows run; `page` serves them until it has shown how they ended."""
-    figures = PipelineFigures(folder, name, flows)
+    figures = PipelineFigures(folder, name, flows, again)
     if page is not None:
         page.start(folder)
     try:
@@ -72,7 +76,7 @@ def live_figures(folder: Path, name: str, flows: Sequence[str], page: PageProces
 
 
 def sentence_of(runs: Sequence[FlowRun]) -> str:
-    """`per_minute: 24,000/s, lag 0, a batch takes 1.2 s.`, with a part for each of the first flows."""
+    """`Keeps up. per_minute: 24,000/s, lag 0, a batch takes 1.2 s.`, with a part for each of the first flows."""
     parts = []
     for run in runs[:_MOST_FLOWS]:
         progress = run.progress
@@ -80,4 +84,14 @@ def sentence_of(runs: Sequence[FlowRun]) -> str:
         took = "" if progress.batch_s is None else f", a batch takes {duration_text(progress.batch_s)}"
         parts.append(f"{run.flow.name}: {rate_text(progress.rows_per_s_now)}{lag}{took}")
     more = len(runs) - _MOST_FLOWS
-    return "; ".join([*parts, *([f"{plural(more, 'more flow')}"] if more > 0 else [])]) + "."
+    return _pace(runs) + "; ".join([*parts, *([f"{plural(more, 'more flow')}"] if more > 0 else [])]) + "."
+
+
+def _pace(runs: Sequence[FlowRun]) -> str:
+    """`Keeps up. `, or which flow does worst; empty if too little is known."""
+    known = [(run.progress.pace, run.flow.name) for run in runs]
+    for pace in get_args(Pace):
+        if names := [name for found, name in known if found == pace]:
+            is_of_all = len(names) == len(runs)
+            return f"{pace[:1].upper()}{pace[1:]}. " if is_of_all else f"{', '.join(names)}: {pace}. "
+    return ""

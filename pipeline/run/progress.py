@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, Literal
 
 from highwater.common.units import NONE, count_text, plural, rate_text
 
 Report = Mapping[str, Any]
 """One StreamingQueryProgress, as its JSON."""
+Pace = Literal["falls behind", "does not catch up", "catches up", "keeps up"]
+_PACE_S: Final = 60.0
+_PACE_REPORTS: Final = 4
+"""The pace is that of the last minute; with fewer reports than these nothing is said of it."""
 _AGGREGATIONS: Final = ("stateStoreSave", "sessionWindowStateStoreSaveExec")
 """Operators that see, and count, one row for all rows of a group that a batch brings."""
 
@@ -37,6 +43,8 @@ class FlowProgress:
     late_groups: int = 0
     watermark: str = ""
     _seen: set[str] = field(default_factory=set)
+    _recent: deque[tuple[float, int, int]] = field(default_factory=deque)
+    """Unix time in seconds, lag and rows read, of the reports that the pace is from."""
 
     def add(self, reports: Iterable[Report]) -> bool:
         """Take the reports in that are new; returns whether there was one."""
@@ -73,6 +81,24 @@ class FlowProgress:
         lags = [lag_of(each.get("endOffset"), each.get("latestOffset")) for each in report["sources"]]
         known = [each for each in lags if each is not None]
         self.lag = sum(known) if known else None
+        if self.lag is not None:
+            at_s = datetime.fromisoformat(report["timestamp"]).timestamp()
+            self._recent.append((at_s, self.lag, report["numInputRows"]))
+            while len(self._recent) > _PACE_REPORTS and at_s - self._recent[0][0] > _PACE_S:
+                self._recent.popleft()
+
+    @property
+    def pace(self) -> Pace | None:
+        """Whether the lag of the newer reports is wholly above, or below, that of the older ones; None if too few."""
+        if len(self._recent) < _PACE_REPORTS:
+            return None
+        lags = [lag for _, lag, _ in self._recent]
+        older, newer = lags[: len(lags) // 2], lags[len(lags) // 2 :]
+        if min(newer) > max(older):
+            return "falls behind"
+        if max(newer) < min(older):
+            return "catches up"
+        return "does not catch up" if min(newer) > sum(rows for _, _, rows in self._recent) else "keeps up"
 
     @property
     def late(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shlex
 import signal
 import tempfile
 import threading
@@ -57,6 +58,13 @@ class Request:
     settings: Mapping[str, str]
     page: PageProcess | None = None
 
+    @property
+    def command(self) -> str:
+        """What runs the same flows again. Without settings of Spark, as these can be secret."""
+        chosen = [word for name in self.flows for word in ("--flow", name)]
+        options = [*chosen, *(["--available-now"] if self.available_now else []), "--master", self.master]
+        return shlex.join(["highwater", "pipeline", "run", str(self.file), *options])
+
 
 def run_pipeline(request: Request) -> int:
     """Run it, print what happens, and return the exit code. An error is one line on standard error."""
@@ -104,7 +112,7 @@ def _run(request: Request, display: Display, stop: Stop, cleanup: contextlib.Exi
             for line in lines_of_flow(pipeline, each.flow, each.frame, each.used, kept):
                 display.say(line)
         return EXIT_OK
-    return run_flows(pipeline, planned, storage, display, stop, request.page)
+    return run_flows(pipeline, planned, storage, display, stop, again=request.command, page=request.page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +154,21 @@ def run_flows(
     storage: Storage,
     display: Display,
     stop: Stop,
+    *,
+    again: str = "",
     page: PageProcess | None = None,
 ) -> int:
-    """Run flows until all have ended, say what each did, and return the exit code."""
+    """Run flows until all have ended, say what each did, and return the exit code.
+
+    again: the command that continues the run if it dies. page: of --watch.
+    """
     started_s = time.monotonic()
     stop.has_begun = True
     by_name = {each.flow.name: each for each in planned}
     runs: list[FlowRun] = []
     failures: dict[str, BaseException] = {}
     used = {name: each.used for name, each in by_name.items()}
-    with live_figures(storage.folder, pipeline.name, list(by_name), page) as live:
+    with live_figures(storage.folder, pipeline.name, list(by_name), again, page) as live:
         with display.live():
             for stage in stages(pipeline, [each.flow for each in planned], used):
                 if failures or stop.stopping.is_set():

@@ -65,6 +65,7 @@ def picture(standing: Standing, state: State, now_s: float, size: Size) -> str:
         title=standing.title,
         tone=_TONES[state],
         answer=sentence(standing, state, now_s),
+        again=standing.again if state == "died" else "",
         silence=f"The run has written nothing for {wait_text(silent_s)}." if silent_s > _SILENT_FROM_S else "",
         stretch=f"Each point is {wait_text(standing.stretch_s)}." if standing.stretch_s > 1 else "",
         panels=_panels(standing, now_s if state == "running" else standing.last_s, size),

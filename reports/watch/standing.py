@@ -33,6 +33,8 @@ class Standing:
     """Times are Unix time in seconds. `finished`: the run's last words; None while it goes on, and after it died."""
 
     title: str = ""
+    again: str = ""
+    """The command that continues the run if it died."""
     charts: list[Chart] = field(default_factory=list)
     words: str = ""
     finished: str | None = None
@@ -49,8 +51,8 @@ class Standing:
     def _take(self, line: Mapping[str, Any], at_s: float) -> None:
         self.last_s = at_s
         match line:
-            case {"title": title, "charts": charts}:
-                self.title, self.start_s = title, at_s
+            case {"title": title, "again": again, "charts": charts}:
+                self.title, self.again, self.start_s = title, again, at_s
                 self.charts = [Chart(**chart) for chart in charts]
             case {"begin": name}:
                 self._bands.append((name, at_s, None))

@@ -22,7 +22,7 @@ class Clock:
 
 def test_a_reader_sees_each_line_once_and_the_last_words_after_the_file_is_gone(tmp_path: Path) -> None:
     clock = Clock()
-    writer = LiveFigures(tmp_path, "quick", CHARTS, clock)
+    writer = LiveFigures(tmp_path, "quick", CHARTS, "again", clock)
     reader = LiveLines(tmp_path)
     assert reader.is_written()
     assert [line["title"] for line in reader.read() or []] == ["quick"]
@@ -42,7 +42,7 @@ def test_a_reader_sees_each_line_once_and_the_last_words_after_the_file_is_gone(
 
 def test_figures_come_once_a_second_and_in_a_long_run_less_often(tmp_path: Path) -> None:
     clock = Clock()
-    writer = LiveFigures(tmp_path, "quick", CHARTS, clock)
+    writer = LiveFigures(tmp_path, "quick", CHARTS, "again", clock)
     for _ in range(40):
         writer.figures({"rate.acknowledged": 1.0}, "1/s")
         clock.now_s += 0.25
@@ -68,14 +68,14 @@ def test_a_line_that_is_not_whole_waits_for_its_rest(tmp_path: Path) -> None:
 def test_a_writer_that_was_killed_has_left_its_file_and_a_new_one_begins_anew(tmp_path: Path) -> None:
     program = (
         "import os, signal, pathlib; from highwater.common.live_figures import LiveFigures\n"
-        f"LiveFigures(pathlib.Path({str(tmp_path)!r}), 'killed', []).say('x' * 200)\n"
+        f"LiveFigures(pathlib.Path({str(tmp_path)!r}), 'killed', [], 'again').say('x' * 200)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", program], check=False)
     reader = LiveLines(tmp_path)
     assert len(reader.read() or []) == 2
     assert not reader.is_written()
-    writer = LiveFigures(tmp_path, "again", [])
+    writer = LiveFigures(tmp_path, "again", [], "again")
     assert reader.is_written()
     assert reader.read() is None, "what was read is void"
     assert [line["title"] for line in reader.read() or []] == ["again"]
@@ -83,7 +83,7 @@ def test_a_writer_that_was_killed_has_left_its_file_and_a_new_one_begins_anew(tm
 
 
 def test_where_nothing_can_be_written_the_run_goes_on(tmp_path: Path) -> None:
-    writer = LiveFigures(tmp_path / "missing", "quick", CHARTS)
+    writer = LiveFigures(tmp_path / "missing", "quick", CHARTS, "again")
     writer.say("unheard")
     writer.finish("done")
     with pytest.raises(FileNotFoundError):

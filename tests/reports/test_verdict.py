@@ -11,6 +11,7 @@ from highwater.reports.page import render, run_document
 from highwater.reports.verdict import Overall, overall
 from highwater.results.models import Reason, TrialSummary, Verdict
 from highwater.results.reader import RunResult
+from highwater.results.run_lock import RunLock
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import Sample, saturated, write_sample
 
@@ -79,8 +80,14 @@ def test_smoke_profile_is_marked_as_not_for_quoting(tmp_path: Path) -> None:
 
 
 def test_run_that_never_ended_says_so(tmp_path: Path) -> None:
-    found = verdict_of(tmp_path, Sample(axes={}, trials=1, measure_s=1, status="running"))
-    assert "had not ended" in found.notes[0]
+    sample = Sample(axes={}, trials=1, measure_s=1, status="running")
+    directory = write_sample(tmp_path / "run", sample)
+    killed = overall(Run.of(RunResult(directory)))
+    assert killed.notes[0] == "This run was killed: trials that had not finished are missing."
+    lock = RunLock.take(directory)
+    running = overall(Run.of(RunResult(directory)))
+    assert "had not ended" in running.notes[0], "while somebody works in its directory"
+    lock.release()
 
 
 def test_notes_that_differ_in_their_figures_alone_are_one_with_the_range(tmp_path: Path) -> None:

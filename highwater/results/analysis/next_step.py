@@ -33,9 +33,9 @@ def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSu
     """What to do, the most urgent first."""
     manifest = result.manifest
     directory = str(result.directory)
-    if manifest.status in ("interrupted", "failed") and result.gate() is None:
-        verb, arguments = _begun_by(manifest)
-        yield f"Resume the run: {shlex.join(['highwater', 'bench', verb, *arguments, '--resume', directory])}"
+    is_incomplete = manifest.status in ("interrupted", "failed") or result.was_killed
+    if is_incomplete and result.gate() is None:
+        yield f"Resume the run: {resume_command(manifest, directory)}"
     for trial in summaries:
         if any(reason.check.startswith("delivery.") for reason in trial.verdict.reasons):
             yield f"Read what the broker printed: {directory}/trials/{trial.trial_id}/system.log"
@@ -90,6 +90,12 @@ def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSu
         yield f"See what the best one costs in the other metrics before you take it: {report}"
 
 
+def resume_command(manifest: Manifest, directory: str) -> str:
+    """The command that continues a run, to paste."""
+    verb, arguments = _begun_by(manifest)
+    return shlex.join(["highwater", "bench", verb, *arguments, "--resume", directory])
+
+
 def _measure_at(search: Search, rate_per_s: int, manifest: Manifest, directory: str) -> str:
     """A search has few trials at its answer, and its bracket a width."""
     trials = max(LEAST_FOR_INTERVAL, search.confirmations)
@@ -129,7 +135,9 @@ def comparison_step(comparison: ResultComparison) -> str:
         sides = (comparison.base, comparison.head)
         broken = [f"{side.directory}/trials" for side in sides if side.delivery is not None and side.delivery.is_broken]
         logs = " and ".join(dict.fromkeys(broken))
-        return f"Read what the broker printed (system.log in {logs}), because lost records outweigh any speed."
+        is_heads = comparison.head.delivery is not None and comparison.head.delivery.is_broken
+        first = "Do not ship head, and read" if is_heads else "Read"
+        return f"{first} what the broker printed (system.log in {logs}), because lost records outweigh any speed."
     metrics = comparison.answered
     changed = [item for item in metrics if item.verdict in ("worse", "better", "differs")]
     if not (comparison.same_environment and comparison.same_load):

@@ -108,7 +108,8 @@ def answer(plan: Plan, *, is_short: bool = False) -> str:
 
 def lines(plan: Plan) -> Iterator[str]:
     """What stands below the first screen."""
-    yield answer(plan)
+    if (whole := answer(plan)) not in headline(plan):
+        yield whole
     if plan.origin is not None:
         yield reference_text(plan, plan.origin)
     if plan.other_memory:

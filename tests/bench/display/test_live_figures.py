@@ -27,6 +27,7 @@ from highwater.results.host import HostSample
 from highwater.spark_loadgen import Progress
 from tests.bench.display.test_live import PROGRESS
 from tests.bench.fakes import MINIMAL
+from tests.results.analysis.runs import run_of
 
 
 def sample(**known: float) -> HostSample:
@@ -105,7 +106,7 @@ def test_a_run_is_written_as_it_goes_and_passed_on(tmp_path: Path) -> None:
     heard = Heard()
     with LiveFiguresObserver(plan, heard) as observer:
         observer.step("nobody reads that yet")
-        observer.run_started(plan, tmp_path, "local[2]")
+        observer.run_started(plan, run_of(tmp_path, []).directory, "local[2]")
         reader = LiveLines(tmp_path)
         observer.trial_started(1, plan.trials[0].plan)
         observer.hosts_sampled({THIS_HOST: Host()})
@@ -116,13 +117,16 @@ def test_a_run_is_written_as_it_goes_and_passed_on(tmp_path: Path) -> None:
         lines = reader.read() or []
     assert heard.calls == ["enter", "nobody reads that yet", "run_started", "warmup", "measure", "counting", "exit"]
     assert [set(line) - {"at"} for line in lines] == [
-        {"title", "charts"},
+        {"title", "again", "charts"},
         {"now"},
         {"begin"},
         {"now", "figures"},
         {"end"},
         {"now"},
     ]
+    assert lines[0]["again"] == (f"highwater bench run w.yaml --launcher process --trials 3 --resume {tmp_path}"), (
+        "who finds the run dead can go on"
+    )
     assert lines[2]["begin"] == "1 base"
     assert lines[3]["now"].startswith("Trial 1 of 2 (base): 98/s, p99 8.77 ms, lag 7; about ")
     assert lines[3]["figures"]["cpu.this host"] == 25.0

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
+from highwater.common.units import NONE
 from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.events import Event, EventKind
 from highwater.monitor.figures.cluster import Figures, derive
@@ -483,6 +484,7 @@ def test_the_time_to_catch_up_agrees_with_the_trend() -> None:
     reads = row._replace(lag=170, never_catches_up=True, level=Level.OK, produced_per_s=12.0, consumed_per_s=9.1)
     assert (words.trend(12.0, 9.1), words.catch_up(reads)) == ("↗ +2.9/s", "never at these rates")
     assert words.catch_up(reads._replace(consumed_per_s=11.5)) == "lag stays as it is"
+    assert words.catch_up(reads._replace(level=Level.UNKNOWN)) == NONE, "who was never seen to read may yet"
 
 
 def test_charts_are_as_wide_as_the_time_that_the_history_has(tmp_path: Path) -> None:

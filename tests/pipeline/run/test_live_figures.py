@@ -6,6 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from highwater.common.live_figures import LiveLines
 from highwater.pipeline.run.live_figures import charts_of, live_figures, sentence_of
 from highwater.pipeline.run.progress import FlowProgress
@@ -28,13 +30,36 @@ def test_flows_in_a_sentence() -> None:
     assert sentence_of(many).endswith("f3: 2/s, lag 2; 2 more flows.")
 
 
+def lagging(name: str, *lags: int) -> FlowRun:
+    reports = [
+        report(batch, 10, batch, sources=[{"endOffset": {"t": {"0": 0}}, "latestOffset": {"t": {"0": lag}}}])
+        for batch, lag in enumerate(lags)
+    ]
+    return flow(name, *reports)
+
+
+@pytest.mark.parametrize(
+    ("flows", "answer"),
+    [
+        ([lagging("a", 5, 6, 7)], "a: "),
+        ([lagging("a", 5, 9, 7, 6)], "Keeps up. a: "),
+        ([lagging("a", 500, 900, 700, 600)], "Does not catch up. a: "),
+        ([lagging("a", 900, 700, 600, 500)], "Catches up. a: "),
+        ([lagging("a", 5, 6, 7, 8), lagging("b", 1, 2, 3, 4)], "Falls behind. a: "),
+        ([lagging("a", 5, 6, 5, 6), lagging("b", 1, 2, 3, 4)], "b: falls behind. a: "),
+    ],
+)
+def test_whether_flows_keep_up_comes_first(flows: list[FlowRun], answer: str) -> None:
+    assert sentence_of(flows).startswith(answer)
+
+
 def test_each_batch_is_figures_and_the_end_is_the_answer(tmp_path: Path) -> None:
-    with live_figures(tmp_path, "orders", ["keep"], None) as live:
+    with live_figures(tmp_path, "orders", ["keep"], "highwater pipeline run o.yaml", None) as live:
         reader = LiveLines(tmp_path)
         live.progress(flow("keep", report(0, 1000, 1, **DURATIONS)))
         lines = reader.read() or []
         live.answer = "done: keep: 1,000 rows in"
-    assert lines[0]["title"] == "orders"
+    assert (lines[0]["title"], lines[0]["again"]) == ("orders", "highwater pipeline run o.yaml")
     assert lines[-1]["figures"] == {
         "rate.keep": 2000.0,
         "lag.keep": 2,

@@ -15,11 +15,12 @@ CHARTS = [
     Chart("empty", "Nothing", "", ["never"]),
 ]
 NOON_S = 1_800_000_000.0
+AGAIN = "highwater bench run a.yaml --resume 'results/<a>'"
 
 
 def standing() -> Standing:
     found = Standing()
-    found.take([{"at": NOON_S, "title": "<b>quick</b>", "charts": [asdict(chart) for chart in CHARTS]}])
+    found.take([{"at": NOON_S, "title": "<b>quick</b>", "again": AGAIN, "charts": [asdict(chart) for chart in CHARTS]}])
     for trial in range(2):
         at = NOON_S + 40 * trial
         found.take([{"at": at, "begin": f"{trial + 1} acks=all"}])
@@ -73,7 +74,10 @@ def test_a_run_that_died_says_since_when() -> None:
         "The run died 2 min ago: its process ended after 08:01:10 UTC, before the run was over. "
         "Before: Trial 2 of 2 <acks>: 84 MiB/s."
     )
-    assert 'class="headline bad"' in picture(standing(), "died", NOON_S + 190, WIDE)
+    html = picture(standing(), "died", NOON_S + 190, WIDE)
+    assert 'class="headline bad"' in html
+    assert "<code>highwater bench run a.yaml --resume &#39;results/&lt;a&gt;&#39;</code>" in html
+    assert "--resume" not in picture(standing(), "running", NOON_S + 71, WIDE)
 
 
 def test_a_run_that_tells_nothing_for_long_is_said_to() -> None:

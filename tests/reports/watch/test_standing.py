@@ -14,7 +14,7 @@ LAG = Chart("lag", "Lag", "", ["lag"], is_peak=True)
 def begun() -> Standing:
     standing = Standing()
     charts = [{"name": "rate", "title": "Records", "unit": "/s", "lines": ["acknowledged"]}]
-    standing.take([{"at": 100.0, "title": "quick", "charts": charts}])
+    standing.take([{"at": 100.0, "title": "quick", "again": "", "charts": charts}])
     return standing
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from highwater.results.analysis.answer import Answer, Statement, StatementKind, answer_of
 from highwater.results.models import AtOnce, Reason, Scalar, SloResult, TrialSummary, Verdict
+from highwater.results.run_lock import RunLock
 from tests.bench.summaries import LATE, LOST, summary
 from tests.results.analysis.runs import run_of
 
@@ -126,6 +127,11 @@ def test_trials_that_did_not_finish_are_not_spoken_for(tmp_path: Path) -> None:
     assert answer.next_step == (
         f"Resume the run: highwater bench run w.yaml --launcher process --trials 3 --resume {tmp_path / 'some'}"
     )
+    killed = run_of(tmp_path / "killed", [trial(1, ONE)], unfinished=2, status="running")
+    assert answer_of(killed).next_step.startswith("Resume the run: ")
+    lock = RunLock.take(killed.directory)
+    assert not answer_of(killed).next_step.startswith("Resume the run: "), "it goes on"
+    lock.release()
     none = answer_of(run_of(tmp_path / "none", []))
     assert none.sentence == "No trial finished, so nothing is known about lost records."
 
