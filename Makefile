@@ -7,8 +7,6 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
-# With COMPILED=1, programs run the broker that `make compiled` built.
-PROGRAM := $(BIN)/python$(if $(COMPILED), -m tests.compiled)
 OUT ?= results/quickstart-$(shell date -u +%Y%m%dT%H%M%SZ)
 
 .PHONY: help
@@ -16,7 +14,7 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: setup setup-dev
-setup: ## Install what a benchmark and a pipeline need into .venv
+setup: ## Install what a benchmark and a pipeline need into .venv, and compile the broker (COMPILED=0 leaves that out)
 	@./setup.sh run
 setup-dev:
 	@./setup.sh dev
@@ -85,18 +83,18 @@ audit: setup-dev ## Ask for known vulnerabilities of the pinned releases (fetche
 
 .PHONY: compat
 compat: setup-dev ## What others wrote, run against our broker and files (Java, Maven, npm, gcc, Go)
-	@$(PROGRAM) -m tests.compat $(SUITES)
+	@$(BIN)/python -m tests.compat $(SUITES)
 
 .PHONY: drills
 drills: setup-dev ## Let files fail, kill, pause, cut off and starve brokers under load, poison every decoder, hold all to their promises (an hour; root)
-	$(PROGRAM) -m tests.drills.every_operation
-	$(PROGRAM) -m tests.drills.kill9 --rounds 200
-	$(PROGRAM) -m tests.drills.cluster
-	$(PROGRAM) -m tests.drills.cluster.transactions --coordinator
-	$(PROGRAM) -m tests.drills.lying_broker
-	$(PROGRAM) -m tests.drills.before_login
-	$(PROGRAM) -m tests.drills.poison
-	$(PROGRAM) -m tests.drills.bystander
+	$(BIN)/python -m tests.drills.every_operation
+	$(BIN)/python -m tests.drills.kill9 --rounds 200
+	$(BIN)/python -m tests.drills.cluster
+	$(BIN)/python -m tests.drills.cluster.transactions --coordinator
+	$(BIN)/python -m tests.drills.lying_broker
+	$(BIN)/python -m tests.drills.before_login
+	$(BIN)/python -m tests.drills.poison
+	$(BIN)/python -m tests.drills.bystander
 
 .PHONY: drill-pipeline
 drill-pipeline: setup-dev ## Kill parts of pipelines into every sink, on our broker and Apache Kafka (a night; goes on where it was stopped; ARGS=)
@@ -106,8 +104,8 @@ drill-pipeline: setup-dev ## Kill parts of pipelines into every sink, on our bro
 
 .PHONY: simulate
 simulate: setup-dev ## Seeded histories of a simulated cluster, and of a broker of several processes (SEEDS=10000, JOBS=2)
-	$(PROGRAM) -m tests.broker.simulation --seeds $(or $(SEEDS),10000) --jobs $(or $(JOBS),2)
-	$(PROGRAM) -m tests.broker.simulation --processes --seeds $$(( $(or $(SEEDS),10000) / 5 )) --jobs $(or $(JOBS),2)
+	$(BIN)/python -m tests.broker.simulation --seeds $(or $(SEEDS),10000) --jobs $(or $(JOBS),2)
+	$(BIN)/python -m tests.broker.simulation --processes --seeds $$(( $(or $(SEEDS),10000) / 5 )) --jobs $(or $(JOBS),2)
 
 .PHONY: lab-up lab-test lab-down
 lab-up: setup-dev ## Boot N=3 Debian hosts with two disks each on this machine (root; the first time a minute or two more)
@@ -119,7 +117,7 @@ lab-down: setup-dev ## Take the hosts away, whatever there is of them
 
 .PHONY: compiled
 compiled: setup-dev ## A wheel in dist/ whose broker runs hot modules as machine code, for this Python and machine (gcc; docs/compiled.md)
-	@rm -rf build
+	@rm -rf build/lib* build/bdist*
 	HIGHWATER_COMPILED=1 $(BIN)/python -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist .
 
 .PHONY: site

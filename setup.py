@@ -14,7 +14,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 HERE = Path(__file__).parent
-BUILT = "build/compiled"
+BUILT = "build/mypyc"
 
 
 def compiled() -> list[Extension]:
@@ -24,8 +24,8 @@ def compiled() -> list[Extension]:
     try:
         from mypyc.build import mypycify
     except ImportError:
-        sys.exit("setup.py: HIGHWATER_COMPILED=1 needs mypy beside the dependencies: make compiled has both")
-    names = runpy.run_path(str(HERE / "highwater/broker/server/compiled.py"))["MODULES"]
+        sys.exit("setup.py: HIGHWATER_COMPILED=1 needs mypy beside the dependencies: make setup installs both")
+    names = runpy.run_path(str(HERE / "common/compiled.py"))["MODULES"]
     # Not pyproject.toml's settings: those name a plug-in, and a cache that belongs to another set of options.
     options = ["--config-file=", "--strict", "--ignore-missing-imports", f"--cache-dir={BUILT}/types"]
     paths = [f"{name.replace('.', '/')}.py" for name in names]
@@ -38,7 +38,7 @@ if asked not in ("", "0", "1"):
     sys.exit(f"setup.py: HIGHWATER_COMPILED is {asked!r}: set 1 to compile, or nothing")
 if asked == "1" and "editable_wheel" in sys.argv:
     # Machine code beside the sources would go on to run after somebody has edited them.
-    sys.exit("setup.py: an editable install runs Python: unset HIGHWATER_COMPILED, or build a wheel")
+    sys.exit("setup.py: make setup compiles what an editable install runs: unset HIGHWATER_COMPILED, or build a wheel")
 # pip asks for the metadata first, which is the same for both.
 is_built = asked == "1" and not {"egg_info", "dist_info"}.intersection(sys.argv)
 setup(ext_modules=compiled() if is_built else [])

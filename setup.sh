@@ -2,6 +2,8 @@
 # Makes .venv beside this file with what Highwater needs. `make` calls it; it is quick when nothing has changed.
 #   ./setup.sh run    what a benchmark and a pipeline need
 #   ./setup.sh dev    that, and what lint and tests need
+# Both let the broker run as machine code where there is a C compiler (docs/compiled.md). COMPILED=0 leaves that out, with
+# COMPILED=1 it has to be.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -9,6 +11,11 @@ profile=${1:-run}
 case $profile in
   run | dev) files=("requirements/$profile.txt") ;;
   *) echo "setup.sh: unknown profile '$profile': use run or dev" >&2; exit 2 ;;
+esac
+
+case ${COMPILED:-} in
+  "" | 0 | 1) ;;
+  *) echo "setup.sh: COMPILED is '$COMPILED': set 0 for Python, 1 for machine code alone, or nothing" >&2; exit 2 ;;
 esac
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
@@ -91,12 +98,27 @@ fi
 
 if ! java_is_new_enough; then files+=(requirements/jdk.txt); fi
 
+# A build of each state of the sources is kept, so that this is quick when there is one. Nothing fails without, unless
+# COMPILED=1.
+compile_broker() {
+  local packages=
+  if [ "${COMPILED:-}" = 0 ]; then return; fi
+  if [ "$(id -u)" -eq 0 ]; then packages=$(.venv/bin/python -m tools.compile --packages); fi
+  # shellcheck disable=SC2086  # names, of which there may be several
+  if [ -n "$packages" ] && ! apt_install $packages; then echo "setup.sh: $packages could not be installed" >&2; fi
+  .venv/bin/python -m tools.compile || [ "${COMPILED:-}" != 1 ] || exit 1
+}
+
 # The stamp says what is installed; a dev environment serves a run as well.
 wanted="$("$python" --version) $(cat pyproject.toml requirements/*.txt setup.sh | sha256sum | cut -d' ' -f1)"
 stamp=.venv/.highwater-setup
 if [ "$python" = .venv/bin/python ]; then
   case $(cat "$stamp" 2>/dev/null || true) in
-    "$wanted $profile" | "$wanted dev") exit 0 ;;
+    "$wanted $profile" | "$wanted dev")
+      # Whoever edits and tests would wait at every edit.
+      if [ "$profile" = run ] || [ "${COMPILED:-}" = 1 ]; then compile_broker; fi
+      exit 0
+      ;;
   esac
 fi
 
@@ -158,6 +180,7 @@ if compgen -G '.venv/lib/python*/site-packages/highwater-*.dist-info' >/dev/null
 fi
 pip_install --no-deps --editable .
 echo "$wanted $profile" > "$stamp"
+compile_broker
 private=$(interpreter .venv/bin/python)
 if [ "$(id -u)" -eq 0 ] && ! open_to_all "$private"; then
   echo "setup.sh: other users cannot use this clone, as they may not run $private; for them: apt-get install -y python3 python3-venv && PYTHON=/usr/bin/python3 ./setup.sh" >&2

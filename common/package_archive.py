@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 _PACKAGE: Final = Path(__file__).parent.parent
-_SKIPPED: Final = shutil.ignore_patterns("__pycache__")
+# Machine code of a compiled wheel needs a file beside the package, and executors like this host.
+_SKIPPED: Final = shutil.ignore_patterns("__pycache__", "*.so")
 
 
 def copy_package(target: Path, folders: Iterable[str]) -> None:

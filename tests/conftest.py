@@ -11,9 +11,12 @@ from itertools import chain
 import pytest
 from hypothesis import settings
 
+from highwater.common.compiled import SETTING
 from tests import spark_jvm
 from tests.compat.suite import every_case
 
+# Tests replace methods of hot modules, which machine code does not notice: so those run as Python, unless COMPILED=1.
+os.environ.setdefault(SETTING, "0")
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 

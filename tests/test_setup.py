@@ -1,4 +1,4 @@
-"""setup.sh: which Python it takes for .venv, with programs in its way that only answer and record."""
+"""setup.sh: which Python it takes for .venv, when it compiles; with programs in its way that only answer and record."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ case "$*" in
   --version) echo "Python 3.11.9" ;;
   "-m venv --clear .venv") mkdir -p .venv/bin && cp "$0" .venv/bin/python && echo {interpreter} >> made ;;
   *"pip install"*) echo "Successfully installed" ;;
+  *"tools.compile --packages") cat packages 2>/dev/null || true ;;
+  *tools.compile) echo "compiled" >> made; [ ! -e broken ] ;;
 esac
 """
 # As root, which a mode does not keep from writing.
@@ -41,17 +43,19 @@ class Clone:
     def python(self, name: str, interpreter: str | Path) -> Path:
         return self.program(name, PYTHON.format(interpreter=interpreter))
 
-    def set_up(self, *prefix: str, user: int = 0, python: Path | None = None) -> tuple[int, str]:
+    def set_up(
+        self, *prefix: str, profile: str = "run", user: int = 0, python: Path | None = None, compiled: str = "0"
+    ) -> tuple[int, str]:
         """Exit status, and what was printed to standard error."""
         self.program("id", f"#!/bin/sh\necho {user}\n")
-        environment = {"PATH": f"{self.programs}:/usr/bin:/bin"} | ({"PYTHON": str(python)} if python else {})
-        done = subprocess.run(
-            [*prefix, self.directory / "setup.sh"], env=environment, capture_output=True, text=True, check=False
-        )
+        environment = {"PATH": f"{self.programs}:/usr/bin:/bin", "COMPILED": compiled}
+        environment |= {"PYTHON": str(python)} if python else {}
+        command = [*prefix, str(self.directory / "setup.sh"), profile]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         return done.returncode, done.stderr
 
     def made(self) -> list[str]:
-        """The interpreter of each .venv that was made, in order."""
+        """The interpreter of each .venv that was made, and each call of the compiler, in order."""
         log = self.directory / "made"
         return log.read_text().splitlines() if log.exists() else []
 
@@ -138,6 +142,46 @@ def test_a_clone_of_somebody_else_is_one_line(clone: Clone) -> None:
     assert line.startswith("setup.sh: .venv has to be made or updated, and only ")
     assert line.endswith(f" may write in {clone.directory}: clone Highwater into a directory of your own")
     assert clone.made() == []
+
+
+def test_what_runs_is_compiled_and_edits_are_tested_without(clone: Clone) -> None:
+    clone.python("python3", OPEN)
+    for name in ("udevadm", "mkfs.xfs", "zsh", "fish", "mandoc", "iperf3"):
+        clone.program(name, "#!/bin/sh\n")
+    compiled = []
+    for profile, asked in (("dev", "0"), ("dev", ""), ("run", ""), ("run", "0"), ("dev", "1")):
+        before = clone.made().count("compiled")
+        assert clone.set_up(profile=profile, compiled=asked) == (0, "")
+        compiled.append(clone.made().count("compiled") - before)
+    assert compiled == [0, 0, 1, 0, 1]
+    (clone.directory / ".venv/.highwater-setup").unlink()
+    assert clone.set_up(profile="dev", compiled="") == (0, "")
+    assert clone.made().count("compiled") == 3
+
+
+def test_a_compiler_that_fails_fails_only_who_insists(clone: Clone) -> None:
+    clone.python("python3", OPEN)
+    (clone.directory / "broken").touch()
+    assert clone.set_up(compiled="") == (0, "")
+    assert clone.set_up(compiled="1") == (1, "")
+    assert clone.set_up(compiled="2") == (
+        2,
+        "setup.sh: COMPILED is '2': set 0 for Python, 1 for machine code alone, or nothing\n",
+    )
+    assert clone.made() == [OPEN, "compiled", "compiled"]
+
+
+@pytest.mark.parametrize(("user", "status"), [(0, 0), (0, 1), (1000, 0)])
+def test_root_installs_what_a_compiler_needs(user: int, status: int, clone: Clone) -> None:
+    clone.python("python3", OPEN)
+    clone.program("apt-get", f'#!/bin/sh\necho "$*" >> apt\nexit {status}\n')
+    (clone.directory / "packages").write_text("gcc python3-dev")
+    could_not = "setup.sh: gcc python3-dev could not be installed\n" if status else ""
+    assert clone.set_up(user=user, compiled="") == (0, could_not)
+    asked = (clone.directory / "apt").read_text().splitlines() if user == 0 else []
+    assert bool(asked) == (user == 0)
+    assert all(line.endswith("gcc python3-dev") for line in asked[1:])
+    assert clone.made() == [OPEN, "compiled"]
 
 
 def test_shellcheck_has_nothing_to_say() -> None:

@@ -1,7 +1,7 @@
 """`make bench-broker`: runs workloads/broker-beside-kafka/ and writes one page of all results.
 
 Each workload is an ordinary run of `highwater bench run`, with its result directory. This program only leaves out the
-systems that the host lacks, adds the compiled broker, puts a share of Apache Kafka's highest rate into the latency
+systems that the host lacks, adds the broker as Python, puts a share of Apache Kafka's highest rate into the latency
 workloads, keeps a neighbour busy, and has the report's own code write the page (docs/bench-broker.md).
 """
 
@@ -20,7 +20,6 @@ import yaml
 
 from highwater.bench.commands.common import one_line_errors
 from highwater.bench.systems.apache_kafka import find_distribution
-from highwater.bench.systems.highwater import unpacked_wheel
 from highwater.bench.workload.layers import merged, read_with_includes
 from highwater.common.child_process import HIGHWATER
 from highwater.common.errors import UsageError
@@ -51,10 +50,11 @@ CEILINGS: Final = {
     "cluster-latency": ("cluster-latency-ceiling", 0.5),
 }
 """By workload: which one finds Apache Kafka's highest rate, and the share of that rate to send."""
-COMPILED: Final = "highwater-compiled"
+PYTHON: Final = "highwater-python"
 NEIGHBOURS: Final = "neighbour.json"
 """By workload: the share of a processor that a neighbour took while it ran."""
-_FOLDER: Final = Path(__file__).resolve().parents[1] / "workloads" / "broker-beside-kafka"
+_CHECKOUT: Final = Path(__file__).resolve().parents[1]
+_FOLDER: Final = _CHECKOUT / "workloads" / "broker-beside-kafka"
 _KAFKA: Final = "apache-kafka-"
 _HIGHWATER: Final = "highwater"
 _QUICK_PHASES: Final = {"warmup": "1s", "measure": "1s"}
@@ -70,9 +70,7 @@ def compare(
     trials: Annotated[int | None, typer.Option(min=1, help="Trials of each cell; as the workloads say.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Does it work? One small trial each, no page.")] = False,
     storage: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the systems keep their logs.")] = None,
-    compiled: Annotated[
-        Path | None, typer.Option(metavar="WHEEL", help="The broker of this wheel too (`make compiled`).")
-    ] = None,
+    python: Annotated[bool, typer.Option("--python", help="The broker as Python too, not compiled.")] = False,
     neighbour: Annotated[
         float, typer.Option(min=0, max=1, metavar="SHARE", help="Another process takes this share of a processor.")
     ] = 0.0,
@@ -100,9 +98,8 @@ def compare(
         wanted = [name for name in WORKLOADS if not only or name in only]
         failed = []
         if not render:
-            place = None if compiled is None else unpacked_wheel(compiled, results / COMPILED)
             with busy_neighbour(neighbour) as beside:
-                failed = _measure(_with_ceilings(wanted), results, trials, storage, place, beside, quick=quick)
+                failed = _measure(_with_ceilings(wanted), results, trials, storage, beside, python=python, quick=quick)
         _write_page(results, wanted, results / "page.md" if quick else page)
         if failed:
             typer.echo(f"some trials failed or are invalid: {', '.join(failed)}", err=True)
@@ -119,9 +116,9 @@ def _measure(
     results: Path,
     trials: int | None,
     storage: Path | None,
-    compiled: Path | None,
     neighbour: Neighbour | None,
     *,
+    python: bool,
     quick: bool,
 ) -> list[str]:
     """Workloads of which not all trials count. Raises UsageError when a run cannot start."""
@@ -131,7 +128,7 @@ def _measure(
     for number, name in enumerate(wanted, 1):
         typer.echo(f"== {name} ({number} of {len(wanted)})", err=True)
         data = read_with_includes(_FOLDER / f"{name}.yaml").data
-        over = changes(data, missing, trials, storage, compiled, quick=quick)
+        over = changes(data, missing, trials, storage, python=python, quick=quick)
         if over is None:
             typer.echo(f"bench-broker: {name} is left out: it needs what this host lacks", err=True)
             continue
@@ -208,26 +205,27 @@ def changes(
     missing: frozenset[str],
     trials: int | None,
     storage: Path | None,
-    compiled: Path | None = None,
     *,
+    python: bool = False,
     quick: bool,
 ) -> dict[str, Any] | None:
     """What is laid over a workload file: missing variants go, with the aims beside them. None when none is left.
 
-    compiled: a folder with the broker of another build, which becomes one more variant with the aims of ours.
+    python: our broker becomes one more variant, as Python, with the aims of ours.
     """
     variants: dict[str, Any] = {name: None for name in data["variants"] if name in missing}
     left = [name for name in data["variants"] if name not in missing]
     if not left:
         return None
-    is_compiled_too = compiled is not None and _HIGHWATER in left
-    if is_compiled_too:
-        variants[COMPILED] = merged(data["variants"][_HIGHWATER] or {}, {"system": {"source": str(compiled)}})
+    is_python_too = python and _HIGHWATER in left
+    if is_python_too:
+        # The broker of a checkout that is named as a source runs as Python.
+        variants[PYTHON] = merged(data["variants"][_HIGHWATER] or {}, {"system": {"source": str(_CHECKOUT)}})
     over: dict[str, Any] = {"variants": variants}
     if "aims" in data:
         aims = [{**aim, "beside": [name for name in aim["beside"] if name in left]} for aim in data["aims"]]
-        if is_compiled_too:
-            aims += [{**aim, "of": COMPILED} for aim in aims if aim["of"] == _HIGHWATER]
+        if is_python_too:
+            aims += [{**aim, "of": PYTHON} for aim in aims if aim["of"] == _HIGHWATER]
         over["aims"] = [aim for aim in aims if aim["beside"]]
     if trials is not None or quick:
         over["trials"] = {"n": trials or 1}
@@ -236,8 +234,8 @@ def changes(
     if quick:
         over["for_measurement"] = False
         faster = _quickly(data, left)
-        if is_compiled_too and _HIGHWATER in (own := faster.get("variants", {})):
-            own[COMPILED] = merged(variants[COMPILED], own[_HIGHWATER])
+        if is_python_too and _HIGHWATER in (own := faster.get("variants", {})):
+            own[PYTHON] = merged(variants[PYTHON], own[_HIGHWATER])
         over |= {**faster, "variants": variants | faster.get("variants", {})}
     return over
 

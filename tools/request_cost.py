@@ -2,9 +2,9 @@
 
     python -m tools.request_cost [--rounds 7] [--beside PLACE] [--load NAME]
 
-PLACE is a checkout, a wheel (`make compiled`) or an unpacked one: each round runs both versions, in turns. Requests are
-encoded beforehand and sent by a C program. CPU time is of the broker's process alone: other work on the host moves it
-less than a rate.
+PLACE is a checkout (which runs as Python unless COMPILED=1 is set; `.` is this one), a wheel (`make compiled`) or an
+unpacked one: each round runs both versions, in turns. Requests are encoded beforehand and sent by a C program. CPU time
+is of the broker's process alone: other work on the host moves it less than a rate.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from highwater.bench.systems.zookeeper import serving, start_zookeeper, zookeepe
 from highwater.bench.workload.client_properties import as_text
 from highwater.bench.workload.values import Scalar
 from highwater.common import child_process, distribution
+from highwater.common.compiled import SETTING, compiled_modules
 from highwater.common.errors import UsageError
 from highwater.common.ports import free_ports
 from highwater.common.units import plural
@@ -48,9 +50,13 @@ def start_highwater(
 
     Raises UsageError when `source` is no checkout, or the broker refuses its input.
     """
-    version, environment = distribution.version(), {}
-    if source is not None:
+    if source is None:
+        version, environment = f"{distribution.version()}{'-compiled' if compiled_modules() else ''}", {}
+    else:
         version, environment = _version_of(source), {"PYTHONPATH": str(source)}
+        if (source / "setup.py").is_file():
+            # Versions are compared as Python, as few checkouts are compiled.
+            environment[SETTING] = os.environ.get(SETTING) or "0"
     command = [*child_process.HIGHWATER, "broker", "start"]
     with ExitStack() as stack:
         attendants = []
@@ -122,9 +128,9 @@ def unpacked_wheel(wheel: Path, directory: Path) -> Path:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(directory)
     except (OSError, zipfile.BadZipFile) as error:
-        raise UsageError(f"{wheel} cannot be unpacked: {error}; make a wheel with `make compiled`") from error
+        raise UsageError(f"{wheel} cannot be unpacked: {error}; `make compiled` makes a wheel") from error
     if not is_checkout(directory):
-        raise UsageError(f"{wheel} holds no broker of Highwater; make a wheel with `make compiled`")
+        raise UsageError(f"{wheel} holds no broker of Highwater; `make compiled` makes a wheel")
     return directory
 
 

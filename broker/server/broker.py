@@ -33,7 +33,6 @@ from highwater.broker.runtime import Runtime
 from highwater.broker.server import audit_file, garbage
 from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
 from highwater.broker.server.cold_reads import ColdReads
-from highwater.broker.server.compiled import which_runs
 from highwater.broker.server.connection import Connection, Dispatch
 from highwater.broker.server.ending import DiskFailures, Ending
 from highwater.broker.server.flusher import Flusher
@@ -51,6 +50,7 @@ from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.storage import Storage
 from highwater.broker.turns import Turns
 from highwater.common.child_process import report_ready
+from highwater.common.compiled import which_runs
 from highwater.common.exit_codes import EXIT_NO, EXIT_OK
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import resource
 import psutil
 
 from highwater.broker.metrics.exposition import NO_LABELS, family
-from highwater.broker.server.compiled import compiled_modules
+from highwater.common.compiled import compiled_modules
 
 
 class ProcessMetrics:

@@ -110,7 +110,7 @@ COMPILED = "-compiled"
 """The end of the name of a release whose broker runs compiled, as highwater_wheelhouse has it."""
 IMPORTED = """
 import importlib
-from highwater.broker.server.compiled import compiled_modules
+from highwater.common.compiled import compiled_modules
 names = compiled_modules()
 assert names, "the wheel has no machine code for this Python"
 for name in names:

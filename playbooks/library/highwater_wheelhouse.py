@@ -344,8 +344,11 @@ def build(source: Path, cache: Path, directory: Path, extras: list[str], target:
             fetch_dependencies(ours, source, fetched, extras, target, tools)
             fetched.rename(dependencies)
         if is_compiled:
-            tools.add_compiler(source, making, dependencies)
-            ours = build_ours(source, making, tools, is_compiled=True)
+            try:
+                tools.add_compiler(source, making, dependencies)
+                ours = build_ours(source, making, tools, is_compiled=True)
+            except WheelhouseError as error:
+                raise WheelhouseError(f"{error}; broker_compiled: false needs no compiler") from None
         wheels = making / "wheels"
         wheels.mkdir()
         for wheel in (ours, *dependencies.glob("*.whl")):

@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from highwater.common.compiled import SETTING
 from tests.compat.suite import OUTCOMES_VARIABLE, AllowList, Outcome, read_outcomes
 
 HERE = Path(__file__).parent
@@ -54,7 +55,9 @@ def _run(name: str, arguments: list[str]) -> tuple[int, dict[str, Outcome]]:
     with tempfile.TemporaryDirectory(prefix="highwater-compat-") as temporary:
         path = Path(temporary) / "outcomes"
         path.touch()
-        environment = {**os.environ, OUTCOMES_VARIABLE: str(path)}
+        # What others wrote meets the broker that users run. Where nothing is set, tests run it as Python.
+        compiled = {SETTING: os.environ.get(SETTING, "")}
+        environment = {**os.environ, **compiled, OUTCOMES_VARIABLE: str(path)}
         status = subprocess.run([HERE / name / "run", *arguments], env=environment, check=False).returncode
         return status, {outcome.case: outcome for outcome in read_outcomes(path)}
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from highwater.broker.server.compiled import MODULES
+from highwater.common.compiled import MODULES
 from highwater.results.reader import RunResult
 from tests.lab import inventory
 from tests.lab.cores_story import (
@@ -63,7 +63,7 @@ def test_hosts_of_two_brokers_with_tls_are_measured_as_one_cluster(lab: Operator
             "brokers": BROKERS.format(processes=processes),
             "monitor": MONITOR,
         }
-        compiled = {nodes[0].name: {"broker_compiled": True}}
+        compiled = {nodes[0].name: {"broker_compiled": True}, nodes[1].name: {"broker_compiled": False}}
         roles = ("spark_master", "spark_workers", "bench")
         made = inventory_of(lab, tmp_path / f"of-{processes}", nodes, variables, compiled, roles)
         return lab.play(playbook, "-i", str(made), *arguments, status=status)

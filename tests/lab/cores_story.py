@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from highwater.broker.server.compiled import MODULES
+from highwater.common.compiled import MODULES
 from tests.lab import inventory
 from tests.lab.ledger import Ledger
 from tests.lab.operating import Operator, Played, differing, operated
@@ -65,7 +65,8 @@ class Story:
 
     def play(self, playbook: str, *arguments: str, processes: int | str = 2, status: int = 0) -> Played:
         variables = {"brokers": BROKERS.format(processes=processes), "monitor": MONITOR}
-        its_own = {self.nodes[0].name: {"broker_compiled": True}} if processes != 1 else {}
+        compiled, python = (node.name for node in self.nodes)
+        its_own = {compiled: {"broker_compiled": processes != 1}, python: {"broker_compiled": False}}
         made = inventory_of(self.lab, self.directory / f"of-{processes}", self.nodes, variables, its_own)
         return self.lab.play(playbook, "-i", str(made), *arguments, status=status)
 

@@ -182,13 +182,13 @@ def compiled_wheel(directory: Path, code: bytes) -> str:
     listed = (
         "from pathlib import Path\n"
         "def compiled_modules():\n"
-        "    found = (Path(__file__).parents[1] / 'log').glob('segment.*.so')\n"
+        "    found = (Path(__file__).parents[1] / 'broker/log').glob('segment.*.so')\n"
         "    return ['highwater.broker.log.segment' for _ in found]\n"
     )
     with zipfile.ZipFile(directory / name, "w") as wheel:
-        for package in ("", "broker/", "broker/server/", "broker/log/"):
+        for package in ("", "common/", "broker/", "broker/log/"):
             wheel.writestr(f"highwater/{package}__init__.py", "WHICH = 'compiled'\n")
-        wheel.writestr("highwater/broker/server/compiled.py", listed)
+        wheel.writestr("highwater/common/compiled.py", listed)
         wheel.writestr("highwater/broker/log/segment.py", "")
         if code:
             wheel.writestr(f"highwater/broker/log/segment{wheelhouse.sysconfig.get_config_var('EXT_SUFFIX')}", code)

@@ -15,10 +15,11 @@ from highwater.bench.workload.system import HighwaterUnderTest
 from highwater.common.errors import UsageError
 from tests.waiting import wait_until
 from tools.beside_kafka import (
+    _CHECKOUT,
     _FOLDER,
-    COMPILED,
     NEIGHBOURS,
     PURPOSE,
+    PYTHON,
     WORKLOADS,
     changes,
     note_neighbour,
@@ -32,11 +33,13 @@ def laid_over(
     tmp_path: Path,
     name: str,
     missing: frozenset[str] = frozenset(),
-    compiled: Path | None = None,
     *,
+    python: bool = False,
     quick: bool = False,
 ) -> Path:
-    over = changes(read_with_includes(_FOLDER / f"{name}.yaml").data, missing, None, tmp_path, compiled, quick=quick)
+    over = changes(
+        read_with_includes(_FOLDER / f"{name}.yaml").data, missing, None, tmp_path, python=python, quick=quick
+    )
     file = tmp_path / f"{name}.yaml"
     file.write_text(yaml.safe_dump({"include": str(_FOLDER / f"{name}.yaml"), **(over or {})}), encoding="utf-8")
     return file
@@ -65,23 +68,21 @@ def test_a_system_that_the_host_lacks_goes_with_the_aims_beside_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_the_compiled_broker_is_measured_as_ours_is(tmp_path: Path, quick: bool) -> None:
-    build = tmp_path / "unpacked"
-    (build / "highwater" / "broker").mkdir(parents=True)
+def test_the_broker_as_python_is_measured_as_ours_is(tmp_path: Path, quick: bool) -> None:
     for name in ("produce", "latency-busy", "cluster-failover"):
-        specification = load_specification(laid_over(tmp_path, name, compiled=build, quick=quick))
+        specification = load_specification(laid_over(tmp_path, name, python=True, quick=quick))
         cells = {cell.factors["variant"]: cell.workload for cell in specification.cells}
-        compiled, python = cells[COMPILED].system, cells["highwater"].system
-        assert isinstance(compiled, HighwaterUnderTest)
-        assert compiled.source == str(build)
-        assert compiled.model_copy(update={"source": None}) == python
-        assert cells[COMPILED].phases == cells["highwater"].phases
+        python, ours = cells[PYTHON].system, cells["highwater"].system
+        assert isinstance(python, HighwaterUnderTest)
+        assert python.source == str(_CHECKOUT)
+        assert python.model_copy(update={"source": None}) == ours
+        assert cells[PYTHON].phases == cells["highwater"].phases
         aims = specification.workload.aims
-        assert [(aim.beside, aim.ratio) for aim in aims if aim.of == COMPILED] == [
+        assert [(aim.beside, aim.ratio) for aim in aims if aim.of == PYTHON] == [
             (aim.beside, aim.ratio) for aim in aims if aim.of == "highwater"
         ]
-    ceiling = load_specification(laid_over(tmp_path, "latency-ceiling", compiled=build)).workload
-    assert COMPILED not in ceiling.variants, "the ceiling is Apache Kafka's"
+    ceiling = load_specification(laid_over(tmp_path, "latency-ceiling", python=True)).workload
+    assert PYTHON not in ceiling.variants, "the ceiling is Apache Kafka's"
 
 
 def test_a_neighbour_is_there_while_it_is_wanted() -> None:

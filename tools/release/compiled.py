@@ -30,8 +30,6 @@ TABLE: Final = ROOT / "tools/release/cpython.sha256"
 MACHINES: Final = ("x86_64", "aarch64")
 _C_LIBRARY: Final = "2.17"
 _OPTIONS: Final = ("-O3", "-g0", "-fPIC", "-shared", "-s", "-w", "-DNDEBUG", "-fwrapv", "-fno-strict-aliasing")
-# mypyc comes with mypy, and reads the types of what is imported.
-_COMPILER: Final = ("mypy", "types-greenlet", "types-psutil")
 # The extensions, as names and sources; a list of C files would not say which belong together.
 _WRITE_C: Final = """
 import mypyc, sys
@@ -89,7 +87,7 @@ def compiled_wheels(build: Build) -> list[Path]:
 
 
 def _write_c(build: Build, version: str, program: str) -> _Written:
-    modules = runpy.run_path(str(build.source / "broker/server/compiled.py"))["MODULES"]
+    modules = runpy.run_path(str(build.source / "common/compiled.py"))["MODULES"]
     paths = [f"{name.replace('.', '/')}.py" for name in modules]
     mypyc = _mypyc(version, program)
     # Relative, as its path is in the C.
@@ -113,13 +111,14 @@ def _mypyc(version: str, program: str) -> Path:
 
     def hashed(directory: Path) -> Path:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-        names = (name for name, _ in installed_with([*project["dependencies"], *_COMPILER]))
+        wanted = [*project["dependencies"], *project["optional-dependencies"]["compile"]]
+        names = (name for name, _ in installed_with(wanted))
         path = directory / "needed.txt"
         path.write_text(pinned(names, ROOT / "requirements/dev.txt"))
         return path
 
     read = [(ROOT / name).read_text("utf-8") for name in ("pyproject.toml", "requirements/dev.txt")]
-    digest = hashlib.sha256("".join([*_COMPILER, *read]).encode()).hexdigest()[:12]
+    digest = hashlib.sha256("".join(read).encode()).hexdigest()[:12]
     return cached(f"release-mypyc-folder-{version}-{digest}", f"installing mypy for Python {version}", make)
 
 
