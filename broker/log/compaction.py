@@ -40,6 +40,7 @@ from highwater.kafka.records.batch import (
     DELETE_HORIZON_BIT,
     HEADER,
     HEADER_SIZE,
+    LENGTH_OVERHEAD,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
@@ -55,7 +56,6 @@ from highwater.kafka.records.batch import (
 from highwater.kafka.records.compress import compress
 from highwater.kafka.records.record import outlines, read_end_marker, uncompressed_records, with_timestamp_delta
 
-_LENGTH_OVERHEAD: Final = 12
 _MAX_OPEN_SOURCES: Final = 16
 _COUNTED_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
@@ -355,7 +355,7 @@ def _batch(
     """The batch with other records; its offsets, leader epoch and producer stay."""
     batch = bytearray(HEADER_SIZE) + payload
     changed = header._replace(
-        length=len(batch) - _LENGTH_OVERHEAD,
+        length=len(batch) - LENGTH_OVERHEAD,
         attributes=attributes,
         base_timestamp_ms=base_timestamp_ms,
         max_timestamp_ms=max_timestamp_ms,

@@ -68,6 +68,9 @@ class FileOperations(Protocol):
     def pread(self, descriptor: int, size: int, position: int) -> bytes:
         """Up to `size` bytes, fewer only at the end of the file."""
 
+    def pread_into(self, descriptor: int, buffer: memoryview, position: int) -> int:
+        """Fill the buffer; returns how many bytes were read, fewer only at the end of the file."""
+
     def pread_cached(self, descriptor: int, size: int, position: int) -> bytes | bytearray | None:
         """All `size` bytes if the page cache has them, as `is_cached` says; else None, and at the end of the file."""
 
@@ -148,6 +151,12 @@ class RealFiles:
             parts.append(data)
             done += len(data)
         return b"".join(parts)
+
+    def pread_into(self, descriptor: int, buffer: memoryview, position: int) -> int:
+        done = os.preadv(descriptor, (buffer,), position)
+        while done < len(buffer) and (more := os.preadv(descriptor, (buffer[done:],), position + done)):
+            done += more
+        return done
 
     def pread_cached(self, descriptor: int, size: int, position: int) -> bytes | bytearray | None:
         if size < _LOOK_FROM_BYTES and not self._without_nowait:

@@ -49,7 +49,14 @@ from highwater.broker.log.segment_names import (
     file_name,
 )
 from highwater.broker.log.transaction_index import AbortedTransaction
-from highwater.kafka.records.batch import NO_PRODUCER_ID, BatchHeader, CorruptBatch, foreign_format
+from highwater.kafka.records.batch import (
+    MAGIC,
+    MAGIC_OFFSET,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    CorruptBatch,
+    foreign_format,
+)
 from highwater.kafka.records.record import read_end_marker
 
 _logger = logging.getLogger(__name__)
@@ -124,25 +131,27 @@ class LogLoader:
             self._tell_of_loss(self.log_start_offset, self.recovery_point)
 
         recover_from = len(segments)
+        log_end_offset = log_start_offset
         if segments and not self.is_clean:
             recover_from = first_unsynced_slot([s.base_offset for s in segments], self.recovery_point)
-        elif segments and not _tail_is_whole(segments[-1]):
-            _logger.warning("%s does not end as a clean stop leaves it: recovering it", segments[-1])
-            recover_from = len(segments) - 1
+        elif segments:
+            try:
+                log_end_offset = segments[-1].next_offset()
+            except CorruptBatch:
+                _logger.warning("%s does not end as a clean stop leaves it: recovering it", segments[-1])
+                recover_from = len(segments) - 1
 
-        if recover_from < len(segments):
-            replay_end = segments[recover_from].base_offset
-        else:
-            replay_end = segments[-1].next_offset() if segments else log_start_offset
+        must_recover = recover_from < len(segments)
+        replay_end = segments[recover_from].base_offset if must_recover else log_end_offset
         self._mend_transaction_indexes(segments[:recover_from], snapshots, log_start_offset)
         producer_states, snapshot_offset = _read_snapshot(
             self.files, self.directory, snapshots, log_start_offset, replay_end
         )
         _replay(segments[:recover_from], max(snapshot_offset, log_start_offset), producer_states)
-        self._recover(segments, recover_from, leader_epochs, producer_states)
+        if must_recover:
+            log_end_offset = self._recover(segments, recover_from, leader_epochs, producer_states)
 
-        is_whole = self.is_clean and recover_from == len(segments)
-        log_end_offset = segments[-1].next_offset() if segments else log_start_offset
+        is_whole = self.is_clean and not must_recover
         if segments and log_end_offset < log_start_offset:
             _logger.warning(
                 "%s ends at offset %d, before its start offset %d: starting it there, empty",
@@ -301,39 +310,38 @@ class LogLoader:
 
     def _recover(
         self, segments: list[Segment], first: int, leader_epochs: LeaderEpochs, producer_states: ProducerStates
-    ) -> None:
+    ) -> int:
+        """Recover the segments from the slot `first` on; returns where the log ends."""
         noted = dict(leader_epochs.entries)
-        end_offset = segments[first].base_offset if first < len(segments) else 0
 
-        def observe(segment: Segment, header: BatchHeader, batch: memoryview) -> None:
-            nonlocal end_offset
+        def observe(segment: Segment, header: BatchHeader, batch: memoryview, end_offset: int) -> None:
             if header.leader_epoch > leader_epochs.latest:
                 # The epoch may have begun with records that compaction deleted.
                 start = noted.get(header.leader_epoch, header.base_offset)
                 is_fit = end_offset <= start <= header.base_offset
                 leader_epochs.assign(header.leader_epoch, start if is_fit else header.base_offset)
-            end_offset = header.next_offset
             aborted = observe_producer(producer_states, header, batch)
             if aborted is not None:
                 segment.note_aborted(aborted)
 
-        if first < len(segments):
-            # The file may be older than a truncation after which the log continued with other epochs.
-            leader_epochs.truncate_from_end(segments[first].base_offset)
+        end_offset = segments[first].base_offset
+        # The file may be older than a truncation after which the log continued with other epochs.
+        leader_epochs.truncate_from_end(end_offset)
         for slot in range(first, len(segments)):
             segment = segments[slot]
-            if (found := foreign_format(segment.read_first_bytes(_FORMAT_PROBE_BYTES))) is not None:
+            if (found := _foreign_format(segment)) is not None:
                 raise LogDirectoryError(
                     f"{self.directory / file_name(segment.base_offset, LOG_SUFFIX)}: {found}; this broker keeps format "
                     "2 only, so copy the topic over with a consumer and a producer"
                 )
             size_bytes = segment.size_bytes
-            damage = segment.recover(partial(observe, segment))
+            end_offset, damage = segment.recover(end_offset, partial(observe, segment))
+            segment.indexes.finish_anew()
             rest = segments[slot + 1 :]
             # Records below this offset were on the disk: if they are missing, a compaction deleted them.
             known_offset = max(self.recovery_point, self.clean_offset)
             if damage is None and rest and not self.config.compacts and rest[0].base_offset > known_offset:
-                end_offset, next_base_offset = segment.next_offset(), rest[0].base_offset
+                next_base_offset = rest[0].base_offset
                 if end_offset != next_base_offset:
                     damage = CorruptBatch(f"it ends at offset {end_offset}, and the next begins at {next_base_offset}")
             if damage is None:
@@ -347,7 +355,8 @@ class LogLoader:
             )
             self._remove_segments(rest)
             del segments[slot + 1 :]
-            return
+            break
+        return max(end_offset, segments[-1].base_offset)
 
     def _remove_segments(self, segments: list[Segment]) -> None:
         """Remove segments, durably: if a power cut brought one back, its batches might fit after newer ones."""
@@ -436,12 +445,11 @@ def first_unsynced_slot(base_offsets: list[int], recovery_point: int) -> int:
     return max(0, bisect_left(base_offsets, recovery_point) - 1)
 
 
-def _tail_is_whole(segment: Segment) -> bool:
-    try:
-        segment.next_offset()
-    except CorruptBatch:
-        return False
-    return True
+def _foreign_format(segment: Segment) -> str | None:
+    """The message format of a segment whose first batch is whole and not of this format."""
+    if segment.size_bytes == 0 or segment.read_first_bytes(MAGIC_OFFSET + 1)[MAGIC_OFFSET:] == bytes((MAGIC,)):
+        return None
+    return foreign_format(segment.read_first_bytes(_FORMAT_PROBE_BYTES))
 
 
 def _overlaps(segment: Segment, following: Segment) -> bool:

@@ -11,11 +11,14 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
+
+from crc32c import crc32c
 
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import CorruptIndex, NotCached
 from highwater.broker.log.files import FileOperations, FilePiece, is_piece_cached, write_file
+from highwater.broker.log.leader_epochs import NO_EPOCH
 from highwater.broker.log.looking import Look
 from highwater.broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from highwater.broker.log.open_segments import OpenSegments
@@ -25,12 +28,19 @@ from highwater.broker.log.segment_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_IN
 from highwater.broker.log.time_index import TimeIndex
 from highwater.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from highwater.kafka.records.batch import (
+    CRC_COVERS_FROM,
     CREDIBLE_MS,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    MINIMUM_LENGTH,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    RECOVERY_FIELDS,
     BatchHeader,
     CorruptBatch,
     ReadableBuffer,
-    crc_is_valid,
+    read_header,
 )
 from highwater.kafka.records.compress import DEFAULT_LIMIT_BYTES
 from highwater.kafka.records.record import let_go, unfolded_records
@@ -42,6 +52,13 @@ _TAIL_BYTES: Final = 64 * 1024
 _logger = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
+
+
+class Recovered(NamedTuple):
+    end_offset: int
+    """Where the log ends after the segment."""
+    damage: CorruptBatch | None
+    """What the first batch had that was removed."""
 
 
 class Segment(SegmentFile):
@@ -376,40 +393,60 @@ class Segment(SegmentFile):
             next_offset = header.next_offset
         return next_offset
 
-    def recover(self, observe: Callable[[BatchHeader, memoryview], None]) -> CorruptBatch | None:
-        """Check every batch, remove all from the first bad one on, and rebuild the indexes; returns the damage, if any.
+    def recover(self, end_offset: int, observe: Callable[[BatchHeader, memoryview, int], None]) -> Recovered:
+        """Check every batch, remove all from the first bad one on, and rebuild the indexes.
 
-        `observe` is called with each good batch, in order.
+        `end_offset` is where the log ends before the segment. `observe` is called with each good batch that has a
+        producer, or a later leader epoch than those before it in the segment, and with the offset where the log ends
+        before the batch.
         """
         indexes = self.indexes
         indexes.begin()
         indexes.forget_aborted()
         self._first_batch_timestamp_ms = None
         damage: CorruptBatch | None = None
-        end = 0
+        latest_epoch = NO_EPOCH
         next_offset = self.base_offset
+        last_fit_offset = next_offset + MAX_RELATIVE_OFFSET
+        start, at = 0, 0
+        buffer = self._buffer(0)
         try:
-            for position, header, batch in self.batches():
-                if not crc_is_valid(batch, 0, header):
-                    raise CorruptBatch(f"the CRC of the batch at {position} does not match")
-                if header.base_offset < next_offset or header.last_offset_delta < 0:
-                    raise CorruptBatch(
-                        f"the batch at {position} has offset {header.base_offset} after {next_offset - 1}"
+            while start < self.size_bytes:
+                buffer, window = self._window(buffer, start)
+                window_size = len(window)
+                # Of a batch that is not whole here, or none, the next window says what is wrong with it.
+                while window_size - at >= HEADER_SIZE:
+                    base_offset, length, epoch, magic, crc, delta, max_ms, producer_id, record_count = (
+                        RECOVERY_FIELDS.unpack_from(window, at)
                     )
-                if header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
-                    raise CorruptBatch(f"offset {header.last_offset} is too far from the segment's {self.base_offset}")
-                indexes.add(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
-                observe(header, batch)
-                next_offset = header.next_offset
-                end = position + header.size_bytes
+                    end = at + length + LENGTH_OVERHEAD
+                    if end > window_size or length < MINIMUM_LENGTH or magic != MAGIC:
+                        break
+                    if crc32c(window[at + CRC_COVERS_FROM : end]) != crc:
+                        raise CorruptBatch(f"the CRC of the batch at {start + at} does not match")
+                    last_offset = base_offset + delta
+                    if base_offset < next_offset or delta < 0:
+                        raise CorruptBatch(
+                            f"the batch at {start + at} has offset {base_offset} after {next_offset - 1}"
+                        )
+                    if last_offset > last_fit_offset:
+                        raise CorruptBatch(f"offset {last_offset} is too far from the segment's {self.base_offset}")
+                    indexes.add(start + at, end - at, last_offset, max_ms if record_count else NO_TIMESTAMP)
+                    if producer_id != NO_PRODUCER_ID or epoch > latest_epoch:
+                        observe(read_header(window, at), window[at:end], end_offset)
+                        if epoch > latest_epoch:
+                            latest_epoch = epoch
+                    end_offset = next_offset = last_offset + 1
+                    at = end
+                start += at
+                at = 0
         except CorruptBatch as error:
             damage = error
-            self._files.truncate(self._open(), end)
+            self._files.truncate(self._open(), start + at)
             # If a power cut brought back what is removed here, it might fit after what is written meanwhile.
             self._files.sync(self._open())
-            self.size_bytes = end
-        indexes.finish_anew()
-        return damage
+            self.size_bytes = start + at
+        return Recovered(end_offset, damage)
 
     # Files
 

@@ -15,10 +15,12 @@ from highwater.broker.log.errors import NotCached
 from highwater.broker.log.files import FileOperations, FilePiece
 from highwater.broker.log.open_segments import OpenSegments
 from highwater.kafka.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, ReadableBuffer, read_header
+from highwater.kafka.records.batch import headers as whole_headers
 
-# How much is read at once: for headers about the distance of two index entries, for whole batches more.
+# How much is read at once: for headers about the distance of two index entries, for whole batches what stays in the
+# cache of the processor until its CRC is computed.
 HEADER_WINDOW_BYTES: Final = 8 * 1024
-_BATCH_WINDOW_BYTES: Final = 1024 * 1024
+_WINDOW_BYTES: Final = 256 * 1024
 
 
 class SegmentFile:
@@ -59,24 +61,44 @@ class SegmentFile:
             position += header.size_bytes
 
     def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """(position, header, bytes) of every batch from `position` on. CorruptBatch where the bytes are no batch."""
-        window = memoryview(b"")
-        window_start = position
-        end = self.size_bytes
-        while position < end:
-            at = position - window_start
-            if at + HEADER_SIZE > len(window):
-                window = memoryview(self._pread(min(_BATCH_WINDOW_BYTES, end - position), position))
-                window_start, at = position, 0
-            header = read_header(window, at)
-            size = header.size_bytes
-            if position + size > end:
-                raise CorruptBatch(f"the batch at {position} is cut off: {end - position} of {size} bytes")
-            if at + size > len(window):
-                window = memoryview(self._pread(max(size, min(_BATCH_WINDOW_BYTES, end - position)), position))
-                window_start, at = position, 0
-            yield position, header, window[at : at + size]
-            position += size
+        """(position, header, bytes) of every batch from `position` on. CorruptBatch where the bytes are no batch.
+
+        The bytes are those of the batch until the next one is asked for.
+        """
+        buffer = self._buffer(position)
+        while position < self.size_bytes:
+            buffer, window = self._window(buffer, position)
+            start = position
+            for at, header in whole_headers(window):
+                size = header.size_bytes
+                yield start + at, header, window[at : at + size]
+                position = start + at + size
+
+    def _buffer(self, position: int) -> memoryview:
+        """A buffer for `_window`, to read the file from `position` on."""
+        return memoryview(bytearray(min(_WINDOW_BYTES, self.size_bytes - position)))
+
+    def _window(self, buffer: memoryview, position: int) -> tuple[memoryview, memoryview]:
+        """(buffer, what it has now of the file from `position` on), which begins with a whole batch.
+
+        The buffer is another one if the batch is larger. CorruptBatch if there is no whole batch.
+        """
+        window = self._fill(buffer, position)
+        size = read_header(window).size_bytes
+        if position + size > self.size_bytes:
+            left = self.size_bytes - position
+            raise CorruptBatch(f"the batch at {position} is cut off: {left} of {size} bytes")
+        if size > len(window):
+            buffer = memoryview(bytearray(size))
+            window = self._fill(buffer, position)
+        return buffer, window
+
+    def _fill(self, buffer: memoryview, position: int) -> memoryview:
+        window = buffer[: self.size_bytes - position]
+        found = self._files.pread_into(self._open(), window, position)
+        if found < len(window):
+            raise self._ends_at(position + found)
+        return window
 
     def read_first_bytes(self, size: int) -> bytes | bytearray:
         return self._pread(min(size, self.size_bytes), 0)
@@ -138,8 +160,11 @@ class SegmentFile:
             return cached
         data = self._files.pread(self._open(), size, position)
         if len(data) < size:
-            raise CorruptBatch(f"{self._path} ends at {position + len(data)}, before its {self.size_bytes} bytes")
+            raise self._ends_at(position + len(data))
         return data
+
+    def _ends_at(self, position: int) -> CorruptBatch:
+        return CorruptBatch(f"{self._path} ends at {position}, before its {self.size_bytes} bytes")
 
     def _open(self) -> int:
         if self._descriptor is None:

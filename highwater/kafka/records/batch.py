@@ -51,19 +51,22 @@ this at most.
 """
 MAX_SEQUENCE: Final = 2**31 - 1
 
+RECOVERY_FIELDS: Final = struct.Struct(">qiibI2xi8xqq6xi")
+"""What a recovery needs of each header: base offset, length, leader epoch, magic, CRC, last offset delta, max
+timestamp, producer id, record count."""
 # `length` counts the bytes after it, so a whole batch is 12 bytes longer.
-_LENGTH_OVERHEAD: Final = 12
-_MINIMUM_LENGTH: Final = HEADER_SIZE - _LENGTH_OVERHEAD
+LENGTH_OVERHEAD: Final = 12
+MINIMUM_LENGTH: Final = HEADER_SIZE - LENGTH_OVERHEAD
 # The shortest record of any Kafka format (v0); a smaller length is invalid.
 _LEGACY_MINIMUM_LENGTH: Final = 14
 
 _ASSIGNED: Final = struct.Struct(">qii")
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_OFFSET: Final = 8
-_MAGIC_OFFSET: Final = 16
+MAGIC_OFFSET: Final = 16
 _CRC: Final = struct.Struct(">I")
 _CRC_OFFSET: Final = 17
-_CRC_COVERS_FROM: Final = 21
+CRC_COVERS_FROM: Final = 21
 _ATTRIBUTES: Final = struct.Struct(">h")
 _ATTRIBUTES_OFFSET: Final = 21
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
@@ -148,7 +151,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        return self.length + _LENGTH_OVERHEAD
+        return self.length + LENGTH_OVERHEAD
 
     @property
     def last_sequence(self) -> int:
@@ -167,8 +170,8 @@ def read_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
     header = BatchHeader._make(HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
         raise CorruptBatch(f"magic {header.magic} is not {MAGIC}")
-    if header.length < _MINIMUM_LENGTH:
-        raise CorruptBatch(f"length {header.length} is below the least length of a batch, {_MINIMUM_LENGTH}")
+    if header.length < MINIMUM_LENGTH:
+        raise CorruptBatch(f"length {header.length} is below the least length of a batch, {MINIMUM_LENGTH}")
     return header
 
 
@@ -190,7 +193,7 @@ def headers(buffer: ReadableBuffer) -> Iterator[tuple[int, BatchHeader]]:
 def crc_is_valid(buffer: ReadableBuffer, position: int, header: BatchHeader) -> bool:
     """Whether the bytes of the batch at `position` match the CRC in its header."""
     end = position + header.size_bytes
-    computed: int = crc32c(memoryview(buffer)[position + _CRC_COVERS_FROM : end])
+    computed: int = crc32c(memoryview(buffer)[position + CRC_COVERS_FROM : end])
     return computed == header.crc
 
 
@@ -229,18 +232,18 @@ def validate_produced(records: ReadableBuffer, *, max_message_bytes: int) -> Bat
     epoch is not checked: clients send −1 or 0 and the broker overwrites it.
     """
     size = len(records)
-    if size < _MAGIC_OFFSET + 1:
+    if size < MAGIC_OFFSET + 1:
         return ErrorCode.invalid_record
     (length,) = _LENGTH.unpack_from(records, _LENGTH_OFFSET)
-    magic = records[_MAGIC_OFFSET]
+    magic = records[MAGIC_OFFSET]
     if length < _LEGACY_MINIMUM_LENGTH or magic > MAGIC:
         return ErrorCode.corrupt_message
-    if length + _LENGTH_OVERHEAD > size or magic != MAGIC:
+    if length + LENGTH_OVERHEAD > size or magic != MAGIC:
         return ErrorCode.invalid_record
-    if length < _MINIMUM_LENGTH:
+    if length < MINIMUM_LENGTH:
         return ErrorCode.corrupt_message
     header = BatchHeader._make(HEADER.unpack_from(records))
-    batch_size = length + _LENGTH_OVERHEAD
+    batch_size = length + LENGTH_OVERHEAD
     if batch_size != size and (error := _check_trailing_bytes(records, batch_size)) is not None:
         return error
     if header.base_offset != 0:
@@ -266,14 +269,14 @@ def validate_produced(records: ReadableBuffer, *, max_message_bytes: int) -> Bat
 def _check_trailing_bytes(records: ReadableBuffer, position: int) -> ErrorCode | None:
     """Check that only an incomplete batch follows the first one, as in a request that was cut off."""
     remaining = len(records) - position
-    if remaining < _LENGTH_OVERHEAD:
+    if remaining < LENGTH_OVERHEAD:
         return None
     (length,) = _LENGTH.unpack_from(records, position + _LENGTH_OFFSET)
     if length < _LEGACY_MINIMUM_LENGTH:
         return ErrorCode.corrupt_message
-    if remaining > _MAGIC_OFFSET and records[position + _MAGIC_OFFSET] > MAGIC:
+    if remaining > MAGIC_OFFSET and records[position + MAGIC_OFFSET] > MAGIC:
         return ErrorCode.corrupt_message
-    return ErrorCode.invalid_record if remaining >= length + _LENGTH_OVERHEAD else None
+    return ErrorCode.invalid_record if remaining >= length + LENGTH_OVERHEAD else None
 
 
 def is_credible(header: BatchHeader, now_ms: int) -> bool:
@@ -299,7 +302,7 @@ def set_log_append_time(buffer: WritableBuffer, position: int, header: BatchHead
 
 
 def update_crc(buffer: WritableBuffer, position: int, size_bytes: int) -> None:
-    crc = crc32c(memoryview(buffer)[position + _CRC_COVERS_FROM : position + size_bytes])
+    crc = crc32c(memoryview(buffer)[position + CRC_COVERS_FROM : position + size_bytes])
     _CRC.pack_into(buffer, position + _CRC_OFFSET, crc)
 
 
@@ -309,18 +312,18 @@ def foreign_format(buffer: ReadableBuffer) -> str | None:
     Formats 0 and 1 carry a CRC-32 over everything after it; a later one would most likely keep v2's place
     for its CRC.
     """
-    if len(buffer) <= _MAGIC_OFFSET:
+    if len(buffer) <= MAGIC_OFFSET:
         return None
-    magic = buffer[_MAGIC_OFFSET]
+    magic = buffer[MAGIC_OFFSET]
     (length,) = _LENGTH.unpack_from(buffer, _LENGTH_OFFSET)
-    end = length + _LENGTH_OVERHEAD
+    end = length + LENGTH_OVERHEAD
     if length < _LEGACY_MINIMUM_LENGTH or end > len(buffer) or magic == MAGIC:
         return None
-    (legacy_crc,) = _CRC.unpack_from(buffer, _LENGTH_OVERHEAD)
-    if magic < MAGIC and legacy_crc == zlib.crc32(memoryview(buffer)[_MAGIC_OFFSET:end]):
+    (legacy_crc,) = _CRC.unpack_from(buffer, LENGTH_OVERHEAD)
+    if magic < MAGIC and legacy_crc == zlib.crc32(memoryview(buffer)[MAGIC_OFFSET:end]):
         return f"message format {magic}, from before Kafka 0.11"
-    if magic > MAGIC and length >= _MINIMUM_LENGTH:
+    if magic > MAGIC and length >= MINIMUM_LENGTH:
         (crc,) = _CRC.unpack_from(buffer, _CRC_OFFSET)
-        if crc == crc32c(memoryview(buffer)[_CRC_COVERS_FROM:end]):
+        if crc == crc32c(memoryview(buffer)[CRC_COVERS_FROM:end]):
             return f"message format {magic}, newer than this broker knows"
     return None

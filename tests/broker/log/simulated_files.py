@@ -152,6 +152,11 @@ class SimulatedFiles:
     def pread(self, descriptor: int, size: int, position: int) -> bytes:
         return bytes(self._file(descriptor).content[position : position + size])
 
+    def pread_into(self, descriptor: int, buffer: memoryview, position: int) -> int:
+        data = self.pread(descriptor, len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
+
     def pread_cached(self, descriptor: int, size: int, position: int) -> bytes | None:
         data = self.pread(descriptor, size, position)
         return data if len(data) == size and self.is_cached(descriptor, size, position) else None
