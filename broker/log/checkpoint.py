@@ -12,6 +12,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from highwater.common.java_properties import MalformedEscape, format_properties, parse_properties
@@ -84,6 +85,7 @@ def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
     return f"version: {_VERSION}\ntopic_id: {encode_topic_id(topic_id)}".encode()
 
 
+@lru_cache(maxsize=64)  # All partitions of a topic have the same.
 def decode_partition_metadata(text: bytes) -> uuid.UUID:
     fields = dict(re.findall(r"^(\w+): *(\S+)\s*$", text.decode(errors="replace"), re.MULTILINE))
     if "version" not in fields or "topic_id" not in fields:

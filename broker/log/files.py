@@ -246,7 +246,15 @@ class RealFiles:
             os.close(descriptor)
 
     def read(self, path: Path) -> bytes:
-        return path.read_bytes()
+        # A start reads several small files of each partition: `Path.read_bytes` makes nine system calls for each.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return self.pread(descriptor, os.fstat(descriptor).st_size, 0)
+        except OSError as error:
+            error.filename = str(path)
+            raise
+        finally:
+            os.close(descriptor)
 
     def exists(self, path: Path) -> bool:
         return path.exists()

@@ -494,19 +494,17 @@ class LogDirectory:
         for entry in sorted(self._files.list(self.path)):
             if not entry.is_directory or entry.name in _FOREIGN_BUT_HARMLESS:
                 continue
-            if (moving := partition_folder.partition_of_future(entry.name)) is not None:
+            if (key := parse_partition_name(entry.name)) is not None:
+                keys.append(key)
+            elif (moving := partition_folder.partition_of_future(entry.name)) is not None:
                 self.futures.append((moving, self.path / entry.name))
-                continue
-            if partition_folder.is_stray(entry.name):
+            elif partition_folder.is_stray(entry.name):
                 _logger.warning("%s is left as it is", self.path / entry.name)
-                continue
-            key = parse_partition_name(entry.name)
-            if key is None:
+            else:
                 raise LogDirectoryError(
                     f"{self.path / entry.name} is not a partition's folder (topic-number); move it out of the log "
                     "directory"
                 )
-            keys.append(key)
         return keys
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
@@ -524,10 +522,10 @@ class LogDirectory:
 
     def _read_topic_id(self, directory: Path, *, was_flushed: bool) -> uuid.UUID | None:
         path = directory / PARTITION_METADATA
-        if not self._files.exists(path):
-            return None
         try:
             return decode_partition_metadata(self._files.read(path))
+        except FileNotFoundError:
+            return None
         except MalformedFile as error:
             if not was_flushed and not isinstance(error, NewerVersion):
                 _logger.warning("%s: %s; the log was new when the broker stopped, so it is written anew", path, error)

@@ -25,7 +25,7 @@ def deleted_name(topic: str, partition: int) -> str:
 
 
 def is_deleted(name: str) -> bool:
-    return _DELETED.fullmatch(name) is not None
+    return name.endswith("-delete") and _DELETED.fullmatch(name) is not None  # Most names need no search.
 
 
 def future_name(topic: str, partition: int) -> str:

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,6 +64,9 @@ _logger = logging.getLogger(__name__)
 
 # What an interrupted deletion or compaction leaves behind. A `.swap` file is none: it may be the only copy of its data.
 _LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
+_UNFINISHED_SUFFIXES: Final = (*_LEFTOVER_SUFFIXES, SWAP_SUFFIX)
+_REBUILT_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+_OFFSET_DIGITS: Final = 20
 _FORMAT_PROBE_BYTES: Final = 1 << 20
 
 
@@ -108,23 +112,24 @@ class LogLoader:
     def load(self) -> LogState:
         """Load the log. With all files closed again, raises LogDirectoryError for what it cannot use, and OSError."""
         entries = self.files.list(self.directory)
-        if any(entry.name.endswith((*_LEFTOVER_SUFFIXES, SWAP_SUFFIX)) for entry in entries):
+        if any(entry.name.endswith(_UNFINISHED_SUFFIXES) for entry in entries):
             self._remove_leftovers(entries)
             self._finish_swaps()
             entries = self.files.list(self.directory)
-        if self.recovery_point > 0 and entries and not _offsets_of(entries, LOG_SUFFIX):
+        sizes = {entry.name: entry.size_bytes for entry in entries}
+        offsets = _offsets_by_suffix(sizes)
+        if self.recovery_point > 0 and entries and not offsets[LOG_SUFFIX]:
             raise SegmentsGone(str(self.directory))
-        segments = self._find_segments(entries)
+        segments = self._find_segments(sizes, offsets)
         try:
-            return self._load(entries, segments)
+            return self._load(sizes, offsets[SNAPSHOT_SUFFIX], segments)
         except (LogDirectoryError, OSError):
             for segment in segments:
                 segment.release()
             raise
 
-    def _load(self, entries: list[Entry], segments: list[Segment]) -> LogState:
-        leader_epochs = self._read_leader_epochs(entries)
-        snapshots = _offsets_of(entries, SNAPSHOT_SUFFIX)
+    def _load(self, sizes: Mapping[str, int], snapshots: list[int], segments: list[Segment]) -> LogState:
+        leader_epochs = self._read_leader_epochs(sizes)
         log_start_offset = max(self.log_start_offset, segments[0].base_offset if segments else self.recovery_point)
         if not segments and self.recovery_point > 0:
             # Somebody emptied the folder to go on without the records. No others get their offsets.
@@ -149,7 +154,7 @@ class LogLoader:
         )
         _replay(segments[:recover_from], max(snapshot_offset, log_start_offset), producer_states)
         if must_recover:
-            log_end_offset = self._recover(segments, recover_from, leader_epochs, producer_states)
+            log_end_offset = self._recover(segments, recover_from, sizes, leader_epochs, producer_states)
 
         is_whole = self.is_clean and not must_recover
         if segments and log_end_offset < log_start_offset:
@@ -213,9 +218,9 @@ class LogLoader:
         last offset. A segment after its last offset may be one of its originals too: its records have later records of
         the same keys, so both together are still the log. (Apache Kafka, LogLoader.load.)
         """
-        entries = self.files.list(self.directory)
-        swapped = _offsets_of(entries, LOG_SUFFIX + SWAP_SUFFIX)
-        sizes = {entry.name: entry.size_bytes for entry in entries}
+        sizes = {entry.name: entry.size_bytes for entry in self.files.list(self.directory)}
+        offsets = _offsets_by_suffix(sizes)
+        swapped = offsets[LOG_SUFFIX + SWAP_SUFFIX]
         for base_offset in swapped:
             _logger.info("%s: finishing the compaction into the segment of offset %d", self.directory, base_offset)
             swap = Segment(
@@ -237,24 +242,23 @@ class LogLoader:
                 ) from error
             finally:
                 swap.release()
-            for old in _offsets_of(entries, LOG_SUFFIX):
+            for old in offsets[LOG_SUFFIX]:
                 if base_offset <= old <= last_offset:
                     self._remove_files(old)
             for suffix in reversed(SEGMENT_SUFFIXES):
                 if file_name(base_offset, suffix + SWAP_SUFFIX) in sizes:
                     self.files.rename(swap.file(suffix), self.directory / file_name(base_offset, suffix))
-        for entry in entries:
-            path = self.directory / entry.name
-            if entry.name.endswith(SWAP_SUFFIX) and self.files.exists(path):
+        for name in sizes:
+            path = self.directory / name
+            if name.endswith(SWAP_SUFFIX) and self.files.exists(path):
                 self.files.remove(path)  # an index without its `.log` file
         if swapped:
             self.files.sync_directory(self.directory)
 
-    def _find_segments(self, entries: list[Entry]) -> list[Segment]:
-        sizes = {entry.name: entry.size_bytes for entry in entries}
-        bases = _offsets_of(entries, LOG_SUFFIX)
+    def _find_segments(self, sizes: Mapping[str, int], offsets: Mapping[str, list[int]]) -> list[Segment]:
+        bases = offsets[LOG_SUFFIX]
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
-            for orphan in sorted(set(_offsets_of(entries, suffix)) - set(bases)):
+            for orphan in sorted(set(offsets[suffix]).difference(bases)):
                 # A crash leaves such indexes at the ends of a log alone.
                 if suffix == INDEX_SUFFIX and bases and (self.is_clean or bases[0] < orphan < bases[-1]):
                     self._tell_of_loss(orphan, next((base for base in bases if base > orphan), self.recovery_point))
@@ -283,10 +287,10 @@ class LogLoader:
         self._remove_segments(strays)
         return [segment for segment in segments if segment not in strays]
 
-    def _read_leader_epochs(self, entries: list[Entry]) -> LeaderEpochs:
-        path = self.directory / LEADER_EPOCH_CHECKPOINT
-        if all(entry.name != path.name for entry in entries):
+    def _read_leader_epochs(self, sizes: Mapping[str, int]) -> LeaderEpochs:
+        if not sizes.get(LEADER_EPOCH_CHECKPOINT):
             return LeaderEpochs()
+        path = self.directory / LEADER_EPOCH_CHECKPOINT
         try:
             return LeaderEpochs(decode_epochs(self.files.read(path)))
         except MalformedFile as error:
@@ -309,7 +313,12 @@ class LogLoader:
                     sync_file(self.files, path)
 
     def _recover(
-        self, segments: list[Segment], first: int, leader_epochs: LeaderEpochs, producer_states: ProducerStates
+        self,
+        segments: list[Segment],
+        first: int,
+        sizes: Mapping[str, int],
+        leader_epochs: LeaderEpochs,
+        producer_states: ProducerStates,
     ) -> int:
         """Recover the segments from the slot `first` on; returns where the log ends."""
         noted = dict(leader_epochs.entries)
@@ -336,7 +345,6 @@ class LogLoader:
                 )
             size_bytes = segment.size_bytes
             end_offset, damage = segment.recover(end_offset, partial(observe, segment))
-            segment.indexes.finish_anew()
             rest = segments[slot + 1 :]
             # Records below this offset were on the disk: if they are missing, a compaction deleted them.
             known_offset = max(self.recovery_point, self.clean_offset)
@@ -344,18 +352,21 @@ class LogLoader:
                 next_base_offset = rest[0].base_offset
                 if end_offset != next_base_offset:
                     damage = CorruptBatch(f"it ends at offset {end_offset}, and the next begins at {next_base_offset}")
-            if damage is None:
-                continue
-            _logger.warning(
-                "%s: %s; cut off %d bytes and %d later segments",
-                segment,
-                damage,
-                size_bytes - segment.size_bytes,
-                len(rest),
-            )
-            self._remove_segments(rest)
-            del segments[slot + 1 :]
-            break
+            if damage is not None:
+                _logger.warning(
+                    "%s: %s; cut off %d bytes and %d later segments",
+                    segment,
+                    damage,
+                    size_bytes - segment.size_bytes,
+                    len(rest),
+                )
+                self._remove_segments(rest)
+                del segments[slot + 1 :]
+            is_active = slot == len(segments) - 1
+            has_files = any(sizes.get(file_name(segment.base_offset, suffix), 1) for suffix in _REBUILT_SUFFIXES)
+            segment.indexes.recover(is_active=is_active, has_files=has_files)
+            if is_active:
+                break
         return max(end_offset, segments[-1].base_offset)
 
     def _remove_segments(self, segments: list[Segment]) -> None:
@@ -383,7 +394,7 @@ class LogLoader:
 
 def remove_snapshots(files: FileOperations, directory: Path, *, past: int) -> None:
     """Remove the snapshots past an offset; sync the folder after it."""
-    for offset in _offsets_of(files.list(directory), SNAPSHOT_SUFFIX):
+    for offset in _snapshots_in(files, directory):
         if offset > past:
             files.remove(directory / file_name(offset, SNAPSHOT_SUFFIX))
 
@@ -392,7 +403,7 @@ def rebuild_producers(
     files: FileOperations, directory: Path, segments: Sequence[Segment], log_start_offset: int, log_end_offset: int
 ) -> tuple[ProducerStates, int]:
     """(state of the producers, offset of the snapshot that it is based on) of a log that was truncated."""
-    snapshots = _offsets_of(files.list(directory), SNAPSHOT_SUFFIX)
+    snapshots = _snapshots_in(files, directory)
     states, snapshot_offset = _read_snapshot(files, directory, snapshots, log_start_offset, log_end_offset)
     _replay(segments, max(snapshot_offset, log_start_offset), states)
     return states, snapshot_offset
@@ -459,10 +470,20 @@ def _overlaps(segment: Segment, following: Segment) -> bool:
         return False
 
 
-def _offsets_of(entries: list[Entry], suffix: str) -> list[int]:
-    """The base offsets of the files of one kind, in order."""
-    stems = (entry.name.removesuffix(suffix) for entry in entries if entry.name.endswith(suffix))
-    return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal())
+def _offsets_by_suffix(names: Iterable[str]) -> Mapping[str, list[int]]:
+    """The offsets in the names of a segment's files and of snapshots, in order; [] for a suffix that no name has."""
+    offsets: defaultdict[str, list[int]] = defaultdict(list)
+    for name in names:
+        stem = name[:_OFFSET_DIGITS]
+        if len(stem) == _OFFSET_DIGITS and stem.isdecimal():
+            offsets[name[_OFFSET_DIGITS:]].append(int(stem))
+    for found in offsets.values():
+        found.sort()
+    return offsets
+
+
+def _snapshots_in(files: FileOperations, directory: Path) -> list[int]:
+    return _offsets_by_suffix(entry.name for entry in files.list(directory))[SNAPSHOT_SUFFIX]
 
 
 def observe_producer(

@@ -10,6 +10,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -388,8 +389,15 @@ class Segment(SegmentFile):
 
     def next_offset(self) -> int:
         """The offset after the last batch, read from the last index entry on. CorruptBatch if the tail is damaged."""
+        if self.size_bytes <= HEADER_WINDOW_BYTES:
+            # One read is enough, without the index files, unless there is damage before the last entry.
+            with suppress(CorruptBatch):
+                return self._next_offset(0)
+        return self._next_offset(self.offset_index.last_entry[1])
+
+    def _next_offset(self, position: int) -> int:
         next_offset = self.base_offset
-        for _, header in self.headers(self.offset_index.last_entry[1]):
+        for _, header in self.headers(position):
             next_offset = header.next_offset
         return next_offset
 

@@ -20,7 +20,7 @@ from highwater.kafka.records.batch import headers as whole_headers
 # How much is read at once: for headers about the distance of two index entries, for whole batches what stays in the
 # cache of the processor until its CRC is computed.
 HEADER_WINDOW_BYTES: Final = 8 * 1024
-_WINDOW_BYTES: Final = 256 * 1024
+WINDOW_BYTES: Final = 256 * 1024
 
 
 class SegmentFile:
@@ -76,7 +76,7 @@ class SegmentFile:
 
     def _buffer(self, position: int) -> memoryview:
         """A buffer for `_window`, to read the file from `position` on."""
-        return memoryview(bytearray(min(_WINDOW_BYTES, self.size_bytes - position)))
+        return memoryview(bytearray(min(WINDOW_BYTES, self.size_bytes - position)))
 
     def _window(self, buffer: memoryview, position: int) -> tuple[memoryview, memoryview]:
         """(buffer, what it has now of the file from `position` on), which begins with a whole batch.

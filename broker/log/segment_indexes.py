@@ -125,10 +125,40 @@ class SegmentIndexes:
 
     def finish(self) -> None:
         """Write the entries in memory, and last in the index by time the largest timestamp, for a segment that ends."""
+        self._add_largest()
+        self.write()
+
+    def recover(self, *, is_active: bool, has_files: bool) -> None:
+        """Make the files by offset and time agree with the entries, after `begin` and `add`.
+
+        A file that has other entries is emptied. `has_files`: False if both are there and are empty.
+        """
+        if not is_active:
+            self._add_largest()
+        if has_files:
+            self._keep_what_agrees()
+        if not is_active:
+            self.write()
+
+    def _keep_what_agrees(self) -> None:
+        for suffix, index, entry_size in self._in_memory():
+            if index is self.of_transactions:
+                continue
+            path = self.names.path(suffix)
+            try:
+                found = self._files.read(path)
+                agrees = index.unwritten().startswith(found)
+            except FileNotFoundError:
+                found, agrees = b"", False
+            if agrees:
+                index.written_entries = len(found) // entry_size
+            else:
+                write_file(self._files, path, b"")
+
+    def _add_largest(self) -> None:
         assert self.by_time is not None
         assert self.largest_timestamp is not None
         self.by_time.append_if_later(*self.largest_timestamp)
-        self.write()
 
     def finish_anew(self) -> None:
         """Write the files from their beginning, after `begin` and `add`."""

@@ -77,6 +77,7 @@ def run(
     where the configuration says; `ready_fd` is for `report_ready`; `faults` makes the broker fail on command.
     """
     started_ns = time.monotonic_ns()
+    garbage.wait()
     _allow_many_files()
     for warning in config.warnings:
         _logger.warning("%s", warning)

@@ -83,6 +83,7 @@ class Partitions:
     def open_partitions(self, topic: Topic, record: TopicRecord, leader_epoch: int) -> Generator[None, None, None]:
         """Open those of the record that the topic does not have yet, a step for each."""
         log_config = log_config_of(topic.config)
+        min_in_sync_replicas = topic.config.integer("min.insync.replicas")
         topic.partition_count = len(record.assignment)
         for index in range(len(topic.partitions), len(record.assignment)):
             log = self._open_log(topic, index, log_config)
@@ -94,7 +95,7 @@ class Partitions:
                 high_watermark=log.log_end_offset,
                 leader_epoch=leader_epoch,
                 replicas=record.assignment[index],
-                min_in_sync_replicas=topic.config.integer("min.insync.replicas"),
+                min_in_sync_replicas=min_in_sync_replicas,
                 request_flush=self._storage.request_flush,
                 storage_failed=self._storage.storage_failed,
                 counters=topic.counters,

@@ -29,7 +29,7 @@ FILES = RealFiles()
 
 def test_short_writes_and_reads_are_continued(tmp_path: Path) -> None:
     descriptor = FILES.open(tmp_path / "f", create=True)
-    real_pwrite, real_pread = os.pwrite, os.pread
+    real_pwrite, real_pread, real_preadv = os.pwrite, os.pread, os.preadv
     with (
         patch("os.pwrite", lambda fd, data, position: real_pwrite(fd, data[:3], position)),
         patch("os.pread", lambda fd, size, position: real_pread(fd, min(size, 3), position)),
@@ -38,6 +38,13 @@ def test_short_writes_and_reads_are_continued(tmp_path: Path) -> None:
         assert FILES.pread(descriptor, 8, 2) == b"01234567"
         assert FILES.pread(descriptor, 100, 9) == b"789"
         assert FILES.pread(descriptor, 5, 12) == b""
+        assert FILES.read(tmp_path / "f") == b"\0\x000123456789"
+    with patch("os.preadv", lambda fd, buffers, position: real_preadv(fd, [buffers[0][:3]], position)):
+        buffer = memoryview(bytearray(8))
+        assert FILES.pread_into(descriptor, buffer, 2) == 8
+        assert bytes(buffer) == b"01234567"
+        assert FILES.pread_into(descriptor, buffer, 9) == 3
+        assert bytes(buffer[:3]) == b"789"
     FILES.close(descriptor)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import uuid
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -12,9 +14,11 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import Appended, PartitionLog
+from highwater.broker.log.segment_file import WINDOW_BYTES
 from highwater.broker.log.segment_names import file_name
 from highwater.kafka.records.batch import headers
 from tests.broker.log.building import (
@@ -171,6 +175,44 @@ def test_a_byte_wrong_anywhere_in_the_tail_cuts_from_its_batch_on() -> None:
         check_is_whole(files, expected)
 
 
+@pytest.mark.parametrize("damage", ["none", "bit", "cut"])
+def test_batches_are_checked_whatever_is_read_at_once(damage: str) -> None:
+    """Batches that lie across the ends of what is read at once, and larger ones."""
+    rng = random.Random(damage)
+    config = LogConfig(segment_bytes=16 << 20)
+    files = SimulatedFiles()
+    directory, log = new_log(files, config)
+    for _ in range(80):
+        largest = rng.choice((100, 3_000, 90_000, 600_000))
+        append(log, batch(rng.randbytes(rng.randint(1, largest))))
+    path = PARTITION / file_name(0, ".log")
+    content = files.read(path)
+    starts = [position for position, _ in headers(content)]
+    edges = [edge + at for edge in range(WINDOW_BYTES, len(content), WINDOW_BYTES) for at in (-1, 0, 1, 60, 61)]
+    for position in rng.sample([*starts, *edges], 8):
+        expected = bisect_right(starts, position) - 1 if damage != "none" else 80
+        damaged = bytearray(content)
+        if damage == "bit":
+            damaged[max(position, starts[expected] + 16)] ^= 1
+        elif damage == "cut":
+            del damaged[position:]
+        files = SimulatedFiles()
+        new_log(files, config)
+        files.overwrite(path, bytes(damaged))
+        directory = open_directory(files.restarted(), config=config)
+        log = directory.logs["t", 0]
+        assert log.log_end_offset == expected
+        assert files.read(path) == content[: starts[expected] if expected < 80 else None]
+        directory.close()
+        check_indexes(files)
+
+
+def test_a_recovery_that_finds_all_well_writes_nothing() -> None:
+    files = crashed()
+    reopened(files)
+    assert files.changes_made == 0
+
+
 def test_segments_after_a_damaged_one_go() -> None:
     files = crashed()
     first, second, *rest = logs_of(files)
@@ -245,6 +287,18 @@ def test_a_tail_that_is_not_whole_is_recovered_even_after_a_clean_stop() -> None
     path = logs_of(files)[-1]
     files.overwrite(path, files.read(path)[:-3])
     check_is_whole(files, 29)
+
+
+def test_after_a_clean_stop_only_the_end_is_looked_at() -> None:
+    files = crashed(27, clean=True)
+    path = logs_of(files)[-1]
+    assert files.read(path.with_suffix(".index"))
+    content = bytes(20) + files.read(path)[20:]
+    files.overwrite(path, content)
+    directory, log = reopened(files)
+    assert log.log_end_offset == 27
+    assert files.read(path) == content
+    directory.close()
 
 
 def test_a_missing_active_segment_leaves_what_is_before_it() -> None:
@@ -335,6 +389,8 @@ def test_a_crash_during_recovery_loses_nothing_more() -> None:
         files = crashed(12)
         path = logs_of(files)[-1]
         files.overwrite(path, files.read(path)[:-3])
+        for index in indexes_of(files):
+            files.overwrite(PARTITION / index, b"junk")
         files.kill_at = files.changes_made + number
         try:
             open_directory(files)
