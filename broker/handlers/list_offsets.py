@@ -1,4 +1,4 @@
-"""ListOffsets: v0-v9 (key 2)
+"""ListOffsets: v0-v10 (key 2)
 
 Behaviour:
 * Timestamp -2 asks for the log start offset, -1 for the end that the reader may read, -3 for the record of the largest
@@ -15,7 +15,7 @@ Behaviour:
 Versions: v0 returns up to the requested number of offsets, the newest first: the segments' base offsets, and the end.
 Kafka uses segments whose files were last modified before the timestamp; this broker uses offsets up to the first record
 that is not before it, as a copied file has the time of the copy. v2 brings the isolation level, v4 the leader epoch,
-checked as in Fetch; v7 brings -3, v8 -4, v9 -5.
+checked as in Fetch; v7 brings -3, v8 -4, v9 -5; v10 a time-out for tiered records, which is not used.
 """
 
 from __future__ import annotations

@@ -56,9 +56,9 @@ APIS: Final = {
         # compressed batches, and sends 3 or higher (librdkafka issue 4956; Kafka answers the same, KAFKA-18659).
         Api(PRODUCE, "produce", 0, 11, 9, served_from=3),
         Api(FETCH, "fetch", 4, 18, 12),
-        # kafka-python guesses Kafka 4 from ListOffsets 10 or DescribeLogDirs 5. If its user names an older release than
-        # it guesses, such as 4.0, it takes the versions of that release: Produce 12, which is not here.
-        Api(LIST_OFFSETS, "list_offsets", 0, 9, 6),
+        # kafka-python guesses Kafka 4.2 from ListOffsets 11 and 4.3 from DescribeLogDirs 5. If its user names no newer
+        # release than it guesses, it takes the versions of the named one: WriteTxnMarkers 2, which is not here.
+        Api(LIST_OFFSETS, "list_offsets", 0, 10, 6),
         Api(METADATA, "metadata", 0, 13, 9),
         Api(8, "offset_commit", 2, 9, 8),
         Api(9, "offset_fetch", 1, 9, 6),

@@ -41,6 +41,7 @@ _APIS: Final = {api.name: api for api in APIS.values()}
 _NEWEST_OF_KAFKA_3_9: Final = {
     "fetch": 17,
     "metadata": 12,
+    "list_offsets": 9,
     "describe_groups": 5,
     "api_versions": 4,
     "delete_groups": 2,
