@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from highwater.broker.cluster.state import ClusterView
 from highwater.broker.counters import BrokerCounters
@@ -61,3 +62,11 @@ class Node(Runtime):
     fetch_max_bytes: int
     member: ClusterParts | None
     """What only a member of a cluster has; None for a broker that runs alone."""
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of a topic; None for an id that nobody knows.
+
+        A member may lead a partition before UpdateMetadata has its topic; the partition has the name.
+        """
+        topic = self.partitions.topic(topic_id) or self.cluster.topic(topic_id)
+        return None if topic is None else topic.name

@@ -63,12 +63,14 @@ def read(
         may_read = context.client.permissions(node.acls.authorizer).answers(_READ_TOPIC)
         node.counters.authorizations_asked += len(topics)
     for topic, partitions in each(topics):
-        # A topic that is not known is reported as such: its name is not known here.
-        if may_read is not None and (name := _name_of(node, topic)) is not None and not may_read[name]:
-            tell_denial(node, context, "Fetch", (*_READ_TOPIC, name))
-            answers.append(denied(topic, partitions))
-            must_answer = True
-            continue
+        if may_read is not None:
+            name = topic if isinstance(topic, str) else node.topic_name(topic)
+            # A topic that is not known is reported as such: its name is not known here.
+            if name is not None and not may_read[name]:
+                tell_denial(node, context, "Fetch", (*_READ_TOPIC, name))
+                answers.append(denied(topic, partitions))
+                must_answer = True
+                continue
         fetched: list[PartitionFetched] = []
         answers.append((topic, fetched))
         for wanted in each(partitions):
@@ -199,13 +201,6 @@ def exceeded_throttle(node: Node) -> ReplicationThrottle | None:
 def is_held_back(throttle: ReplicationThrottle, partition: Partition, replica_id: int) -> bool:
     """Whether the throttle stops this replica: one in sync is never stopped, as it would leave the ISR (KIP-73)."""
     return throttle.is_throttled(partition.topic, partition.index) and replica_id not in partition.in_sync_replicas
-
-
-def _name_of(node: Node, topic: str | UUID) -> str | None:
-    if isinstance(topic, str):
-        return topic
-    view = node.cluster.topic(topic)
-    return None if view is None else view.name
 
 
 def _note_follower(

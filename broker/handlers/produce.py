@@ -1,4 +1,4 @@
-"""Produce: v3-v11 (key 0)
+"""Produce: v3-v13 (key 0)
 
 Behaviour:
 * acks 0 gets no answer; when it fails the connection is closed, as the client can notice nothing else.
@@ -16,11 +16,14 @@ Behaviour:
   can answer now. A coordinator on another broker is asked first, and later requests of the connection wait for it
   (except with acks 0). Transactional batches in a request without a transactional id:
   TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
-* With an authorizer: WRITE on each topic, else TOPIC_AUTHORIZATION_FAILED; for transactional batches WRITE on the
-  transactional id, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED for every partition.
+* With an authorizer: WRITE on each topic, else TOPIC_AUTHORIZATION_FAILED, or UNKNOWN_TOPIC_ID for an id that nobody
+  knows; for transactional batches WRITE on the transactional id, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED for every
+  partition.
 
 ApiVersions advertises versions 0 to 2, but they are not served: see kafka.protocol.apis. v7 brings zstd (KIP-110);
-before it UNSUPPORTED_COMPRESSION_TYPE. v11 brings TRANSACTION_ABORTABLE (KIP-890); before it INVALID_TXN_STATE.
+before it UNSUPPORTED_COMPRESSION_TYPE. v11 brings TRANSACTION_ABORTABLE (KIP-890); before it INVALID_TXN_STATE. v12 is
+v11 where `transaction.version` is below 2, as it is here. v13 names topics by id: UNKNOWN_TOPIC_ID for one that nobody
+knows, so that a request for a topic that was deleted does not write into one of the same name (KIP-516).
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -94,7 +98,7 @@ _UNDECIDED: Final = (
 _WRITE_TOPIC: Final = (Operation.WRITE, ResourceType.TOPIC)
 _WRITE_TRANSACTION: Final = (Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
 
-Find = Callable[[str, int], Partition | None]
+Find = Callable[[str | UUID, int], Partition | None]
 """The partition of this broker that the client may write to."""
 
 
@@ -110,7 +114,7 @@ def handle(
     find: Find = node.partitions.find
     if _opens_batches(find, request, now_ms):
         needs_turns()
-    denied: Mapping[str, ErrorCode] = {}
+    denied: Mapping[str | UUID, ErrorCode] = {}
     if node.acls is not None:
         denied = _denied(node, context, request)
         if denied:
@@ -119,7 +123,7 @@ def handle(
         unverified = _unverified(find, request)
         if unverified:
             return _verify_first(node, context, request, transactional_id, unverified)
-    answers: list[tuple[str, list[PartitionProduced]]] = []
+    answers: list[tuple[str | UUID, list[PartitionProduced]]] = []
     waiting: list[tuple[Partition, int, list[PartitionProduced], int]] = []
     allowance, opening = HeaderBudget(), UnfoldBudget()
     for topic, partitions in each(wanted_topics):
@@ -130,7 +134,7 @@ def handle(
             if (
                 partition is None
                 or not partition.is_leader
-                or (topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID)
+                or (partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID)
             ):
                 unfit = ErrorCode.invalid_topic_exception
                 if topic in denied:
@@ -144,7 +148,7 @@ def handle(
                 continue
             verify = None
             if transactional_id is not None:
-                outcome = None if verified is None else verified.get((topic, wanted.partition))
+                outcome = None if verified is None else verified.get((partition.topic, wanted.partition))
                 verify = _verifier(node, context, transactional_id, partition, outcome)
             if context.version < ZSTD_FROM and is_zstd(wanted.records):
                 answer, appended = PartitionProduced(wanted.partition, ErrorCode.unsupported_compression_type), None
@@ -182,28 +186,32 @@ def _opens_batches(find: Find, request: ProduceRequest, now_ms: int) -> bool:
     return False
 
 
-def _denied(node: Node, context: RequestContext, request: ProduceRequest) -> Mapping[str, ErrorCode]:
-    """Why the client may not write to topics: all of them, if it may not use its transactional id."""
+def _denied(node: Node, context: RequestContext, request: ProduceRequest) -> Mapping[str | UUID, ErrorCode]:
+    """Why the client may not write to topics: all of them, if it may not use its transactional id.
+
+    An id that nobody knows is not denied: there is no name to ask about.
+    """
     assert node.acls is not None
     client = context.client.permissions(node.acls.authorizer)
     may_write = client.answers(_WRITE_TOPIC)
-    denied: dict[str, ErrorCode] = {}
+    denied: dict[str | UUID, str] = {}
     for topic, _ in each(request.topics):
-        if not may_write[topic]:
-            denied[topic] = TOPIC_DENIED
+        name = topic if isinstance(topic, str) else node.topic_name(topic)
+        if name is not None and not may_write[name]:
+            denied[topic] = name
     # The log refuses a single batch of a transaction that has no id: looking at it here would cost each request.
     if (denied or not _is_one_batch_without_id(request)) and _is_transactional(request):
-        name = request.transactional_id
-        if name is not None:
+        transactional_id = request.transactional_id
+        if transactional_id is not None:
             node.counters.authorizations_asked += 1
-        if name is None or not client.allows(*_WRITE_TRANSACTION, name):
-            if name is not None:
-                tell_denial(node, context, "Produce", (*_WRITE_TRANSACTION, name))
+        if transactional_id is None or not client.allows(*_WRITE_TRANSACTION, transactional_id):
+            if transactional_id is not None:
+                tell_denial(node, context, "Produce", (*_WRITE_TRANSACTION, transactional_id))
             return {topic: TRANSACTION_DENIED for topic, _ in each(request.topics)}
     node.counters.authorizations_asked += len(request.topics)
-    for topic in paced(denied):
-        tell_denial(node, context, "Produce", (*_WRITE_TOPIC, topic))
-    return denied
+    for name in paced(denied.values()):
+        tell_denial(node, context, "Produce", (*_WRITE_TOPIC, name))
+    return dict.fromkeys(denied, TOPIC_DENIED)
 
 
 def _is_one_batch_without_id(request: ProduceRequest) -> bool:
@@ -220,11 +228,15 @@ def _is_transactional(request: ProduceRequest) -> bool:
     )
 
 
-def _find_allowed(node: Node, denied: Mapping[str, ErrorCode], topic: str, index: int) -> Partition | None:
+def _find_allowed(
+    node: Node, denied: Mapping[str | UUID, ErrorCode], topic: str | UUID, index: int
+) -> Partition | None:
     return None if topic in denied else node.partitions.find(topic, index)
 
 
-def _answer(node: Node, context: RequestContext, answers: list[tuple[str, list[PartitionProduced]]]) -> list[Part]:
+def _answer(
+    node: Node, context: RequestContext, answers: list[tuple[str | UUID, list[PartitionProduced]]]
+) -> list[Part]:
     """Encode the answer, with the throttle time of a client above its quota."""
     throttle_ms = context.throttle_ms
     if node.quotas.limits_bytes:
@@ -340,7 +352,7 @@ def _answer_when_acknowledged(
     node: Node,
     context: RequestContext,
     waiting: list[tuple[Partition, int, list[PartitionProduced], int]],
-    answers: list[tuple[str, list[PartitionProduced]]],
+    answers: list[tuple[str | UUID, list[PartitionProduced]]],
     acks: int,
     timeout_ms: int,
 ) -> Deferred:

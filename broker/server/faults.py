@@ -108,10 +108,8 @@ class FaultPlane:
     # What faults do to the broker
 
     def topic_name(self, topic: object) -> str:
-        if isinstance(topic, UUID):
-            found = self._node.partitions.topic(topic)
-            return str(topic) if found is None else found.name
-        return str(topic)
+        name = self._node.topic_name(topic) if isinstance(topic, UUID) else None
+        return str(topic) if name is None else name
 
     def move_log_start(self, topic: str) -> None:
         found = self._node.partitions.topic(topic)

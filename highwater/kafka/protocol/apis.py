@@ -54,7 +54,7 @@ APIS: Final = {
     for api in (
         # Produce 0 to 2 are advertised, not served: librdkafka checks for 0..0 when it decides whether a broker takes
         # compressed batches, and sends 3 or higher (librdkafka issue 4956; Kafka answers the same, KAFKA-18659).
-        Api(PRODUCE, "produce", 0, 11, 9, served_from=3),
+        Api(PRODUCE, "produce", 0, 13, 9, served_from=3),
         Api(FETCH, "fetch", 4, 18, 12),
         # kafka-python guesses Kafka 4.2 from ListOffsets 11 and 4.3 from DescribeLogDirs 5. If its user names no newer
         # release than it guesses, it takes the versions of the named one: WriteTxnMarkers 2, which is not here.

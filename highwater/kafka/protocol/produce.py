@@ -1,14 +1,18 @@
-"""Produce (key 0), versions 3 to 11, by hand: this and Fetch are where the time goes.
+"""Produce (key 0), versions 3 to 13, by hand: this and Fetch are where the time goes.
 
     request  v3: transactional_id nullable_string, acks i16, timeout_ms i32,
                  topics [topic string, [partition i32, records bytes]]
              v9: flexible
+            v13: topic ids for names (KIP-516)
     response v3: topics [topic string, [partition i32, error i16, base_offset i64, log_append_time_ms i64]],
                  throttle_time_ms i32
              v5: + log_start_offset i64
              v8: + record errors [batch_index i32, message], error message nullable_string
              v9: flexible
             v10: + tags "current leader" of a partition and "node endpoints" (KIP-951)
+            v13: topic ids for names
+
+v12 has the bytes of v11: it says that the client follows the rules of transactions of KIP-890's second part.
 
 Records are handed on as views of the receive buffer, unopened.
 """
@@ -18,6 +22,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -26,6 +31,7 @@ from highwater.kafka.protocol.frame import Part
 from highwater.kafka.protocol.primitives import NO_TAGS, Decoder, array_length, nullable_string, string
 
 FLEXIBLE_FROM: Final = 9
+TOPIC_IDS_FROM: Final = 13
 
 _ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
 _PARTITION: Final = struct.Struct(">ihqqq")
@@ -41,7 +47,9 @@ class ProducePartition(NamedTuple):
 
 
 class ProduceTopic(NamedTuple):
-    name: str
+    """`topic` is a name up to version 12 and a topic id from version 13."""
+
+    topic: str | UUID
     partitions: list[ProducePartition]
 
 
@@ -70,25 +78,25 @@ def decode_request(decoder: Decoder, version: int) -> ProduceRequest:
     acks, timeout_ms = decoder.fields(_ACKS_AND_TIMEOUT)
     topics = []
     for _ in decoder.items():
-        name = decoder.string()
+        topic = decoder.string() if version < TOPIC_IDS_FROM else decoder.uuid()
         partitions = []
         for _ in decoder.items(least_item_bytes=5):
             partitions.append(ProducePartition(decoder.int32(), decoder.nullable_bytes()))
             decoder.skip_tags()
         decoder.skip_tags()
-        topics.append(ProduceTopic(name, partitions))
+        topics.append(ProduceTopic(topic, partitions))
     decoder.skip_tags()
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
 def encode_response(
-    topics: Sequence[tuple[str, Sequence[PartitionProduced]]], version: int, throttle_time_ms: int = 0
+    topics: Sequence[tuple[str | UUID, Sequence[PartitionProduced]]], version: int, throttle_time_ms: int = 0
 ) -> list[Part]:
     flexible = version >= FLEXIBLE_FROM
     no_record_errors = array_length(0, flexible)
     out = bytearray(array_length(len(topics), flexible))
-    for name, partitions in each(topics):
-        out += string(name, flexible)
+    for topic, partitions in each(topics):
+        out += string(topic, flexible) if isinstance(topic, str) else topic.bytes
         out += array_length(len(partitions), flexible)
         for answer in each(partitions):
             partition, error_code, base_offset, time_ms, log_start_offset, error_message, record_errors = answer

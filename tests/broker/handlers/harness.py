@@ -43,6 +43,7 @@ from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.manual_clock import ManualClock
 
 LISTENER: Final = Listener("PLAINTEXT", "broker.example", 9092)
+NO_SUCH_ID: Final = UUID(int=9)
 _KEYS: Final = {api.name: api.key for api in (*APIS.values(), *CLUSTER_APIS.values())}
 
 
@@ -217,13 +218,20 @@ class NodeHarness:
             return Pending(name, version, reply)
         return decode_answer(name, version, reply)
 
+    def topic_key(self, topic: str | UUID, *, is_by_id: bool) -> dict[str, Any]:
+        """A topic as a request has it; of a name that is not there, an id that nobody knows."""
+        if not is_by_id:
+            return {"name": topic}
+        found = self.node.cluster.topic(topic)
+        return {"topic_id": topic if isinstance(topic, UUID) else NO_SUCH_ID if found is None else found.topic_id}
+
     def produce(
-        self, topic: str, *values: bytes, partition: int = 0, acks: int = 1, version: int = 9, **batch: Any
+        self, topic: str | UUID, *values: bytes, partition: int = 0, acks: int = 1, version: int = 9, **batch: Any
     ) -> Any:
         return self.produce_records(topic, one_batch(*values, **batch), partition=partition, acks=acks, version=version)
 
     def produce_records(
-        self, topic: str, records: bytes | None, *, partition: int = 0, acks: int = 1, version: int = 9
+        self, topic: str | UUID, records: bytes | None, *, partition: int = 0, acks: int = 1, version: int = 9
     ) -> Any:
         """Produce to one partition; the answer for it."""
         answer = self.ask(
@@ -231,7 +239,10 @@ class NodeHarness:
             version,
             acks=acks,
             timeout=30_000,
-            topic_data=[{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
+            topic_data=[
+                self.topic_key(topic, is_by_id=version >= 13)
+                | {"partition_data": [{"index": partition, "records": records}]}
+            ],
         )
         return answer if answer is None or isinstance(answer, Pending) else answer.responses[0].partition_responses[0]
 

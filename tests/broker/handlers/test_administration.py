@@ -86,7 +86,7 @@ class TestApiVersions:
 
 class TestDispatch:
     def test_unknown_apis_and_versions_are_malformed(self, node: NodeHarness) -> None:
-        for key, version in ((9999, 0), (0, 2), (0, 12), (1, 3), (3, 14), (-1, 0)):
+        for key, version in ((9999, 0), (0, 2), (0, 14), (1, 3), (3, 14), (-1, 0)):
             with pytest.raises(MalformedRequestError):
                 node.send(struct.pack(">hhih", key, version, 1, -1) + bytes(50))
 

@@ -11,6 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
+from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.handlers.dispatch import PendingResponse
 from highwater.broker.handlers.shared.reply import CloseConnection
 from highwater.kafka.acl import Acl, Entry, Operation, PatternType, Permission, Resource, ResourceType
@@ -27,6 +28,7 @@ DENIALS = {
     ErrorCode.cluster_authorization_failed,
     ErrorCode.transactional_id_authorization_failed,
 }
+BY_ID = {"metadata": 10, "produce": 13}
 # Everybody may ask these, and learns nothing of what he may not see.
 OPEN = {
     "api_versions",
@@ -78,14 +80,15 @@ def test_who_has_no_acl_gets_no_further(guarded: NodeHarness, api: Api, version:
         answer = ask_sample(guarded, api, version)
     except CloseConnection as closed:  # a Produce with acks=0 has no answer
         assert api.name in ("produce", "sasl_authenticate", "sasl_handshake")
-        assert api.name != "produce" or "authorization_failed" in str(closed)  # noqa: PT017
+        reason = "unknown_topic_id" if version >= BY_ID.get(api.name, version + 1) else "authorization_failed"
+        assert api.name != "produce" or reason in str(closed)  # noqa: PT017
         return
     found = set(codes(answer))
     if api.name in OPEN:
         assert not found & DENIALS
     elif api.name == "describe_log_dirs" and version < 3:
         assert answer.results == ()
-    elif api.name == "metadata" and version >= 10:
+    elif version >= BY_ID.get(api.name, version + 1):
         assert found - {ErrorCode.none} == {ErrorCode.unknown_topic_id}  # the sample asks by an id
     elif api.name in ("describe_configs", "alter_configs", "incremental_alter_configs"):
         assert found == {ErrorCode.invalid_request}  # the sample's resource is neither a topic nor a broker
@@ -146,8 +149,8 @@ class TestRecords:
         plain = one_batch(b"v")
         transactional = one_batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
         topics = [
-            {"name": "t", "partition_data": [{"index": 0, "records": plain}]},
-            {"name": "u", "partition_data": [{"index": 0, "records": transactional}]},
+            guarded.topic_key(name, is_by_id=version >= 13) | {"partition_data": [{"index": 0, "records": records}]}
+            for name, records in (("t", plain), ("u", transactional))
         ]
         for name in ("x", None):
             answer = guarded.ask("produce", version, transactional_id=name, acks=1, timeout=1000, topic_data=topics)
@@ -180,6 +183,20 @@ class TestRecords:
         unknown: Any = UUID(int=5)
         assert ErrorCode.topic_authorization_failed in set(codes(guarded.fetch(topic_id, 0, version=13)))
         assert ErrorCode.unknown_topic_id in set(codes(guarded.fetch(unknown, 0, version=13)))
+        assert guarded.produce(topic_id, b"v", version=13).error_code == ErrorCode.topic_authorization_failed
+        assert guarded.produce(unknown, b"v", version=13).error_code == ErrorCode.unknown_topic_id
+        allow(guarded, TOPIC, "t", Operation.WRITE)
+        assert guarded.produce(topic_id, b"v", version=13).error_code == ErrorCode.none
+
+    def test_by_the_id_of_a_topic_that_the_controller_has_not_told_of_yet(self, guarded: NodeHarness) -> None:
+        """LeaderAndIsr comes before UpdateMetadata: the broker has the partition, its view of the cluster does not."""
+        topic = guarded.node.partitions.topic("t")
+        assert topic is not None
+        guarded.replace(cluster=MetadataCache("cluster"))
+        by_id: Any = topic.topic_id
+        assert ErrorCode.topic_authorization_failed in set(codes(guarded.fetch(by_id, 0, version=13)))
+        assert guarded.produce(by_id, b"v", version=13).error_code == ErrorCode.topic_authorization_failed
+        assert topic.partitions[0].log.log_end_offset == 0
 
     def test_a_client_may_not_fetch_as_a_follower(self, guarded: NodeHarness) -> None:
         """CVE-2018-1288."""

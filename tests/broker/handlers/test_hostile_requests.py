@@ -33,13 +33,16 @@ from tests.broker.handlers.harness import NodeHarness, one_batch, versions
 SERVED = [(api, version) for api in APIS.values() for version in versions(api.name)]
 batches = st.binary(max_size=200) | st.just(one_batch(b"value"))
 st.register_type_strategy(Records, batches.map(Records.parse))
+TOPIC_ID = UUID(int=8)
 fuzz = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")
 def hostile_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeHarness]:
     node = NodeHarness(tmp_path_factory.mktemp("hostile") / "log", num_partitions="1")
-    node.create_topic("t")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("highwater.broker.alone.topics.random_topic_id", lambda: TOPIC_ID)
+        node.create_topic("t")
     yield node
     node.close()
 
@@ -55,6 +58,8 @@ def familiar(value: Any, chance: random.Random) -> Any:
         return chance.choice(["t", "t", "0", "consumer", "cleanup.policy", "compact", "client-id"])
     if type(value) is int and chance.random() < 0.7:
         return chance.choice([0, 0, 1, -1, 2, 4])
+    if type(value) is UUID and chance.random() < 0.7:
+        return TOPIC_ID
     return value
 
 

@@ -14,7 +14,7 @@ from highwater.broker.handlers.shared.reply import CloseConnection
 from highwater.broker.log.files import RealFiles
 from highwater.kafka.protocol.apis import APIS
 from highwater.kafka.records.batch import HEADER_SIZE, Codec, headers, update_crc
-from tests.broker.handlers.harness import NodeHarness, Pending, one_batch
+from tests.broker.handlers.harness import NO_SUCH_ID, NodeHarness, Pending, one_batch
 
 PRODUCE_VERSIONS = range(3, APIS[0].max_version + 1)
 FETCH_VERSIONS = range(APIS[1].min_version, APIS[1].max_version + 1)
@@ -36,6 +36,44 @@ def test_every_produce_version(node: NodeHarness, version: int) -> None:
     assert (answer.error_code, answer.base_offset, answer.log_append_time) == (ErrorCode.none, 2, None)
     if version >= 5:
         assert answer.log_start_offset == 0
+
+
+def test_a_request_for_a_deleted_topic_writes_nothing_into_one_of_its_name(node: NodeHarness) -> None:
+    old = node.create_topic("t").topic_id
+    assert node.produce(old, b"a", version=13).error_code == ErrorCode.none
+    node.topics.delete("t")
+    node.scheduler.run()
+    new = node.create_topic("t")
+    refused = node.produce(old, b"b", version=13)
+    assert (refused.error_code, refused.base_offset) == (ErrorCode.unknown_topic_id, -1)
+    assert new.partitions[0].log.log_end_offset == 0
+    assert node.produce(new.topic_id, b"c", version=13).base_offset == 0
+    with pytest.raises(CloseConnection, match="unknown_topic_id"):
+        node.produce(old, b"b", version=13, acks=0)
+
+
+def test_topics_by_id_have_answers_by_id(node: NodeHarness) -> None:
+    ids = [node.create_topic(name).topic_id for name in ("t", "u")]
+    wanted = [
+        {"topic_id": topic_id, "partition_data": [{"index": index, "records": one_batch(b"v")} for index in (0, 7)]}
+        for topic_id in (*ids, NO_SUCH_ID, None)
+    ]
+    answer = node.ask("produce", 13, acks=-1, timeout=1000, topic_data=wanted)
+    assert [
+        (topic.topic_id, [told.error_code for told in topic.partition_responses]) for topic in answer.responses
+    ] == [
+        *((topic_id, [ErrorCode.none, ErrorCode.unknown_topic_or_partition]) for topic_id in ids),
+        *((topic_id, [ErrorCode.unknown_topic_id] * 2) for topic_id in (NO_SUCH_ID, None)),
+    ]
+    counters = node.node.counters
+    assert [counters.topic(name).produces for name in ("t", "u")] == [1, 1]
+    assert counters.unknown_topics.failed_produces == 6
+
+
+def test_nobody_writes_to_internal_topics_by_their_ids(node: NodeHarness) -> None:
+    topic = node.create_topic("__transaction_state")
+    assert node.produce(topic.topic_id, b"v", version=13).error_code == ErrorCode.invalid_topic_exception
+    assert topic.partitions[0].log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)

@@ -37,13 +37,17 @@ class Producers:
             base_sequence=sequence,
             is_transactional=fields.pop("is_transactional", True),
         )
+        version = fields.pop("version", 9)
         answer = self.node.ask(
             "produce",
-            fields.pop("version", 9),
+            version,
             transactional_id=fields.pop("transactional_id", "x"),
             acks=-1,
             timeout=30_000,
-            topic_data=[{"name": topic, "partition_data": [{"index": 0, "records": records}]}],
+            topic_data=[
+                self.node.topic_key(topic, is_by_id=version >= 13)
+                | {"partition_data": [{"index": 0, "records": records}]}
+            ],
         )
         if isinstance(answer, Pending):
             self.sequences[key] = sequence + len(values)
@@ -233,14 +237,15 @@ def test_markers_of_yesterday_are_refused_and_those_that_end_nothing_fence(node:
     assert latest(node, read_committed=True) == 1
 
 
+@pytest.mark.parametrize("version", [9, 12, 13])
 def test_a_batch_that_its_coordinator_does_not_know_is_refused_and_so_are_those_behind_it(
-    make_node: Callable[..., NodeHarness],
+    make_node: Callable[..., NodeHarness], version: int
 ) -> None:
     """Or else the second of two batches in flight would go in first, at a sequence that nobody can check."""
     node = make_node()
     node.create_topic("t")
     producers = Producers(node)
-    assert producers.produce(1, b"x").error_code in (
+    assert producers.produce(1, b"x", version=version).error_code in (
         ErrorCode.not_enough_replicas,
         ErrorCode.invalid_producer_id_mapping,
     )

@@ -123,15 +123,22 @@ class AskedCluster:
         version: int = 9,
         **batch: Any,
     ) -> ErrorCode | PeerFailure:
+        """To partitions with odd numbers by the topic's id, if the broker knows it; to others by its name."""
         records = bytes(encode_batch([Record(value, timestamp_ms=self._client.now_ms()) for value in values], **batch))
-        topic, index = key
+        name, index = key
+        node = self[broker_id].node
+        view = None if node is None else node.cluster.topic(name)
+        version = 9
+        topic: dict[str, Any] = {"name": name}
+        if view is not None and index % 2:
+            version, topic = 13, {"topic_id": view.topic_id}
         frame = request_frame(
             "produce",
             version,
             transactional_id=transactional_id,
             acks=-1,
             timeout=10_000,
-            topic_data=[{"name": topic, "partition_data": [{"index": index, "records": records}]}],
+            topic_data=[topic | {"partition_data": [{"index": index, "records": records}]}],
         )
         outcome: list[ErrorCode | PeerFailure] = []
 

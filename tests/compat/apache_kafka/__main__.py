@@ -45,7 +45,11 @@ CASE_MODULES = (
     transaction_cases,
 )
 """Imported for the cases that they have."""
-PROPERTIES = ("group.initial.rebalance.delay.ms=0", "log.cleaner.backoff.ms=500")
+PROPERTIES = (
+    "group.initial.rebalance.delay.ms=0",
+    "log.cleaner.backoff.ms=500",
+    "metrics.listener=HTTP://127.0.0.1:0",
+)
 
 
 def dump(log_directory: Path) -> int:

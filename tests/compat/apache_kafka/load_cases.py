@@ -79,7 +79,7 @@ def verifiable_clients_across_kill_9(broker: RunningBroker) -> None:
         started_tool(f"{tools}.VerifiableConsumer", "--bootstrap-server", broker.address, *consumer) as reading,
         started_tool(f"{tools}.VerifiableProducer", "--bootstrap-server", broker.address, *producer) as writing,
     ):
-        consumed, acknowledged = _Listener(reading, "record_data"), _Listener(writing, "producer_send_success")
+        consumed, acknowledged = Listener(reading, "record_data"), Listener(writing, "producer_send_success")
         server = broker
         for _ in range(3):
             acknowledged.wait_for_more(500)
@@ -97,7 +97,7 @@ def verifiable_clients_across_kill_9(broker: RunningBroker) -> None:
     assert_no_complaints(broker.log_dir)
 
 
-class _Listener:
+class Listener:
     """Takes down the values of one kind of event as a tool tells them."""
 
     def __init__(self, tool: Popen[str], name: str) -> None:

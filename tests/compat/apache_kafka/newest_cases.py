@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import urllib.request
 from pathlib import Path
 
 from tests.broker.running import RunningBroker
 from tests.compat.apache_kafka.case import CODECS, case, succeed
 from tests.compat.apache_kafka.dump import assert_no_complaints
-from tests.compat.apache_kafka.tools import jars_4
+from tests.compat.apache_kafka.load_cases import Listener
+from tests.compat.apache_kafka.tools import jars_4, started_tool
+from tests.waiting import wait_until
 
 TOOLS = "org.apache.kafka.tools"
 
@@ -48,6 +52,37 @@ def newest_topics_produce_consume_groups(broker: RunningBroker) -> None:
     # A running broker still takes the files of the deleted topics away, under the eyes of whoever lists them.
     assert broker.stop() == 0
     assert_no_complaints(broker.log_dir)
+
+
+@case
+def newest_producers_name_topics_by_id(broker: RunningBroker) -> None:
+    """Records for a topic that is deleted and made again do not come into the new one."""
+    producer = (f"{TOOLS}.VerifiableProducer", "--bootstrap-server", broker.address, "--topic", "ids")
+    with started_tool(*producer, "--throughput", "50", jars=jars_4()) as writing:
+        acknowledged = Listener(writing, "producer_send_success")
+        acknowledged.wait_for_more(20)
+        consume = ("consumer.ConsoleConsumer", "--topic", "ids", "--group", "g", "--from-beginning")
+        _succeed(broker, *consume, "--max-messages", "10", "--timeout-ms", "20000")
+        _succeed(broker, "TopicCommand", "--delete", "--topic", "ids")
+        wait_until(
+            lambda: "UNKNOWN_TOPIC_ID" in _asked(broker, "errors", "error", "Produce"), "a request has the old id"
+        )
+        # The producer goes on, in the topic that its request for metadata makes.
+        acknowledged.wait_for_more(20)
+    values = _succeed(broker, *consume, "--max-messages", "1", "--timeout-ms", "20000").split()
+    (first,) = map(int, values)
+    assert first > 20, "the offset of the deleted topic, or its records"
+    assert set(_asked(broker, "requests", "version", "Produce")) == {"13"}
+
+
+def _asked(broker: RunningBroker, metric: str, label: str, request: str) -> dict[str, int]:
+    """How many requests of an API there were, by version or error."""
+    page = re.search(r"metrics at (http://\S+)", broker.log_text())
+    assert page is not None
+    with urllib.request.urlopen(page[1], timeout=10) as answer:  # noqa: S310 - the URL is http on loopback
+        text = answer.read().decode()
+    wanted = rf'^kafka_network_requestmetrics_{metric}_total{{request="{request}",{label}="(\w+)"}} (\d+)$'
+    return {value: int(count) for value, count in re.findall(wanted, text, re.MULTILINE)}
 
 
 @case

@@ -122,10 +122,10 @@ def close_hosts() -> None:
 
 
 @contextmanager
-def started_tool(main_class: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A tool of Kafka 3.9 in a JVM of its own, for what has to run beside other things; killed at the end."""
+def started_tool(main_class: str, *arguments: str, jars: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A tool of Kafka 3.9, or of `jars`, in a JVM of its own, for what runs beside other things; killed at the end."""
     process = subprocess.Popen(
-        [*_JAVA, "-cp", f"{jars_3_9()}/*", main_class, *arguments],
+        [*_JAVA, "-cp", f"{jars or jars_3_9()}/*", main_class, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

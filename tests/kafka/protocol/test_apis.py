@@ -16,7 +16,7 @@ from highwater.kafka.protocol.apis import APIS, Api
 # lowest versions, which our highest must reach; and the range Apache Kafka 3.9 or 4.4 serves. Clients: librdkafka 2.12,
 # kafka-python 3, aiokafka 0.14, kafkajs, Java 4.x (KIP-896), Sarama, franz-go. None where no client sets a bound.
 BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
-    0: (7, 7, range(12)),
+    0: (7, 7, range(14)),
     1: (11, 11, range(19)),
     2: (3, 2, range(12)),
     3: (5, 4, range(14)),
@@ -72,7 +72,7 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
 # What a single node has to serve: the lowest versions of Apache Kafka 3.9, the highest of 4.4 where the newer ones ask
 # for nothing that is not here.
 PARITY: dict[int, tuple[int, int]] = {
-    0: (0, 11),
+    0: (0, 13),
     1: (4, 18),
     2: (0, 10),
     3: (0, 13),
@@ -141,7 +141,7 @@ def test_a_client_that_guesses_the_release_guesses_one_whose_versions_are_here()
     ours = {api.key: (api.min_version, api.max_version) for api in APIS.values()}
     guessed = infer_broker_version_from_api_versions(ours)
     releases = [release for release in BROKER_API_VERSIONS if (2, 0) <= release <= guessed]
-    assert (4, 0) in releases
+    assert (4, 1) in releases
     missing = {
         (release, key, ours[key], most)
         for release in releases
@@ -169,7 +169,7 @@ def test_produce_is_told_from_version_0_and_served_from_3() -> None:
     """librdkafka 4956: with a higher lowest version older librdkafka sends every batch uncompressed, silently."""
     produce = APIS[0]
     assert produce.min_version == 0
-    assert [version for version in range(13) if produce.serves(version)] == list(range(3, 12))
+    assert [version for version in range(15) if produce.serves(version)] == list(range(3, 14))
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)

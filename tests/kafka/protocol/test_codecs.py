@@ -78,9 +78,16 @@ def test_produce_requests(version: int, data: st.DataObject) -> None:
     assert ours.transactional_id == request.transactional_id
     assert (ours.acks, ours.timeout_ms) == (request.acks, milliseconds(request.timeout))
     assert [
-        (topic.name, [(p.partition, None if p.records is None else bytes(p.records)) for p in topic.partitions])
+        (topic.topic, [(p.partition, None if p.records is None else bytes(p.records)) for p in topic.partitions])
         for topic in ours.topics
-    ] == [(topic.name, [(p.index, p.records) for p in topic.partition_data]) for topic in request.topic_data]
+    ] == [
+        (key_of(topic, version), [(p.index, p.records) for p in topic.partition_data]) for topic in request.topic_data
+    ]
+
+
+def key_of(topic: Any, version: int) -> str | UUID:
+    """What kio has for a topic of Produce."""
+    return topic.name if version < produce.TOPIC_IDS_FROM else topic.topic_id or ZERO_UUID
 
 
 produced = st.builds(
@@ -97,10 +104,12 @@ produced = st.builds(
 
 @pytest.mark.parametrize("version", [v for n, v in VERSIONS if n == "produce"])
 @fuzz
-@given(topics=st.lists(st.tuples(names, st.lists(produced, max_size=3)), max_size=3))
-def test_produce_responses(version: int, topics: list[tuple[str, list[produce.PartitionProduced]]]) -> None:
+@given(data=st.data())
+def test_produce_responses(version: int, data: st.DataObject) -> None:
+    keys: st.SearchStrategy[str | UUID] = names if version < produce.TOPIC_IDS_FROM else st.uuids(allow_nil=True)
+    topics = data.draw(st.lists(st.tuples(keys, st.lists(produced, max_size=3)), max_size=3))
     answer = decoded("produce", version, produce.encode_response(topics, version))
-    assert [topic.name for topic in answer.responses] == [name for name, _ in topics]
+    assert [key_of(topic, version) for topic in answer.responses] == [key for key, _ in topics]
     theirs = [entry for topic in answer.responses for entry in topic.partition_responses]
     ours = [entry for _, entries in topics for entry in entries]
     for one, other in zip(ours, theirs, strict=True):

@@ -53,7 +53,7 @@ def answer_of(request: ProduceRequest, of_partition: Any) -> dict[str, Any]:
     return {
         "responses": [
             {
-                "name": topic.name,
+                "name": topic.topic,
                 "partition_responses": [
                     {"index": each.partition, "log_append_time": -1, "base_offset": -1, **of_partition(each)}
                     for each in topic.partitions

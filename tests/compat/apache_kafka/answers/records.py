@@ -8,7 +8,15 @@ from typing import Any
 from highwater.kafka.records.batch import HEADER, Codec, read_header, update_crc
 from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.handlers.harness import one_batch, versions
-from tests.compat.apache_kafka.answers.script import NO_SUCH_ID, TIMESTAMP_MS, YEAR_MS, Fields, Script, id_of
+from tests.compat.apache_kafka.answers.script import (
+    NO_SUCH_ID,
+    TIMESTAMP_MS,
+    YEAR_MS,
+    Fields,
+    Script,
+    id_of,
+    versions_of_both,
+)
 
 
 def producing(script: Script) -> None:
@@ -33,9 +41,9 @@ def producing(script: Script) -> None:
         script.ask("produce", version, told, **fields)
 
     fine = one_batch(b"v")
-    for version in versions("produce"):
+    for version in versions_of_both("produce"):
         one("fine", data("t", fine), version=version)
-    for version in versions("produce"):
+    for version in versions_of_both("produce"):
         one("no such topic", data("nowhere", fine), version=version)
         one("too large", data("small", one_batch(b"v" * 400)), version=version)
         one("bad checksum", data("t", fine[:-1] + b"!"), version=version)

@@ -39,6 +39,7 @@ _UNTOLD: Final = {"throttle_time", "documentation"}
 _MESSAGES: Final = {"error_message", "batch_index_error_message"}
 _APIS: Final = {api.name: api for api in APIS.values()}
 _NEWEST_OF_KAFKA_3_9: Final = {
+    "produce": 11,
     "fetch": 17,
     "metadata": 12,
     "list_offsets": 9,
@@ -51,6 +52,12 @@ _NEWEST_OF_KAFKA_3_9: Final = {
     "write_txn_markers": 1,
 }
 """Where ours is newer: those versions are of Kafka 4."""
+
+
+def versions_of_both(api: str) -> list[int]:
+    """Those that Kafka 3.9 and ours serve."""
+    return [version for version in versions(api) if version <= _NEWEST_OF_KAFKA_3_9.get(api, version)]
+
 
 Ask = Callable[..., Any]
 Fields = dict[str, Any]
@@ -123,8 +130,7 @@ class Script:
 
     def each(self, api: str, told: str, /, since: int = 0, until: int = 99, **fields: Any) -> None:
         """Ask in every version of both; versions in a row that are answered alike share a line."""
-        newest = min(until, _NEWEST_OF_KAFKA_3_9.get(api, until))
-        asked = [version for version in versions(api) if since <= version <= newest]
+        asked = [version for version in versions_of_both(api) if since <= version <= until]
         answers = [(version, self.text(self.quietly(api, version, **fields))) for version in asked]
         for text, group in groupby(answers, key=lambda answer: answer[1]):
             alike = [version for version, _ in group]
