@@ -134,8 +134,8 @@ class MetadataCache:
             return
         if topic is None or (topic_id is not None and topic.topic_id != topic_id):
             # Another id: it was deleted and made anew, and no update reported the deletion.
-            if topic is not None:
-                self._topics_by_id.pop(topic.topic_id, None)
+            if topic is not None and self._topics_by_id.pop(topic.topic_id, None) is not None:
+                deleted += [(name, index) for index in topic.partitions]
             partitions: dict[int, PartitionView] = {}
             self._partitions[name] = partitions
             topic = self._topics[name] = TopicView(name, topic_id or UUID(int=0), partitions)

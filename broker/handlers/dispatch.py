@@ -53,6 +53,7 @@ _NEED_THE_CLUSTER: Final = frozenset(
     (
         "metadata",
         "offset_commit",
+        "offset_fetch",
         "find_coordinator",
         "delete_topics",
         "add_partitions_to_txn",

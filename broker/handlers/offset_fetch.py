@@ -1,25 +1,28 @@
-"""OffsetFetch: v1-v9 (key 9)
+"""OffsetFetch: v1-v10 (key 9)
 
 Behaviour: returns the committed offsets in every state of the group; -1 without a commit, also for an unknown group.
 Null topics request all.
 
 Versions: v2 brings null topics and an error for the whole answer, where v1 repeats it for every partition; v7
 require_stable, which answers UNSTABLE_OFFSET_COMMIT before a commit is decided (KIP-447); v8 several groups in one
-request (KIP-709); v9 is for groups of the newer protocol (KIP-848) too, of which there are none.
+request (KIP-709); v9 is for groups of the newer protocol (KIP-848) too, of which there are none; v10 names topics by
+id: UNKNOWN_TOPIC_ID for one that nobody knows. The offsets of a deleted topic are deleted: none is that of another id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.offsets import GroupOffsets
 from highwater.broker.handlers.shared.reply import Reply, RequestContext
+from highwater.broker.handlers.shared.topics_by_id import TopicById, is_unknown_id, key_of, with_names
 from highwater.broker.node import Node
-from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.protocol.cold import Answer
+
+_TOPIC_IDS_FROM: Final = 10
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -28,7 +31,8 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     if version >= 8:
         return {
             "groups": [
-                {"group_id": group.group_id} | _fetch(node, group.group_id, group.topics, is_stable)
+                {"group_id": group.group_id}
+                | _fetch(node, group.group_id, with_names(node, group.topics), is_stable, version >= _TOPIC_IDS_FROM)
                 for group in request.groups
             ]
         }
@@ -36,33 +40,51 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     error = answer["error_code"]
     if version < 2 and error:
         answer["topics"] = _topics(
-            (topic.name, index, _entry(index, error)) for topic in request.topics for index in topic.partition_indexes
+            (topic, [_entry(index, error) for index in topic.partition_indexes]) for topic in request.topics
         )
     return answer
 
 
-def _fetch(node: Node, group_id: str, topics: Any, is_stable: bool) -> Answer:
+def _fetch(node: Node, group_id: str, topics: Any, is_stable: bool, by_id: bool = False) -> Answer:
     offsets = node.groups.offsets(group_id)
     if isinstance(offsets, ErrorCode):
         return {"error_code": offsets, "topics": []}
-    wanted: Iterable[TopicPartition]
-    if topics is None:
-        wanted = offsets.all()
-    else:
-        wanted = [(topic.name, index) for topic in topics for index in topic.partition_indexes]
+    wanted = _all_topics(node, offsets, by_id) if topics is None else topics
     return {
         "error_code": ErrorCode.none,
-        "topics": _topics((topic, index, _offset(offsets, (topic, index), is_stable)) for topic, index in wanted),
+        "topics": _topics(
+            (topic, [_offset(offsets, topic, index, is_stable) for index in topic.partition_indexes])
+            for topic in wanted
+        ),
     }
 
 
-def _offset(offsets: GroupOffsets, partition: TopicPartition, is_stable: bool) -> Answer:
+class _Topic(NamedTuple):
+    name: str
+    partition_indexes: list[int]
+
+
+def _all_topics(node: Node, offsets: GroupOffsets, by_id: bool) -> Iterator[_Topic | TopicById]:
+    indexes: dict[str, list[int]] = {}
+    for topic, index in offsets.all():
+        indexes.setdefault(topic, []).append(index)
+    for name, of_topic in indexes.items():
+        if not by_id:
+            yield _Topic(name, of_topic)
+        elif (view := node.cluster.topic(name)) is not None:
+            yield TopicById(name, view.topic_id, partition_indexes=of_topic)
+
+
+def _offset(offsets: GroupOffsets, topic: Any, index: int, is_stable: bool) -> Answer:
+    if is_unknown_id(topic):
+        return _entry(index, ErrorCode.unknown_topic_id)
+    partition = topic.name, index
     if is_stable and offsets.is_pending(partition):
-        return _entry(partition[1], ErrorCode.unstable_offset_commit)
+        return _entry(index, ErrorCode.unstable_offset_commit)
     found = offsets.get(partition)
     if found is None:
-        return _entry(partition[1], ErrorCode.none)
-    return _entry(partition[1], ErrorCode.none) | {
+        return _entry(index, ErrorCode.none)
+    return _entry(index, ErrorCode.none) | {
         "committed_offset": found.offset,
         "committed_leader_epoch": found.leader_epoch,
         "metadata": found.metadata,
@@ -73,8 +95,10 @@ def _entry(index: int, error_code: ErrorCode) -> Answer:
     return {"partition_index": index, "committed_offset": -1, "metadata": "", "error_code": error_code}
 
 
-def _topics(entries: Iterable[tuple[str, int, Answer]]) -> list[Answer]:
-    topics: dict[str, list[Answer]] = {}
-    for topic, _, entry in entries:
-        topics.setdefault(topic, []).append(entry)
-    return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+def _topics(entries: Iterable[tuple[Any, list[Answer]]]) -> list[Answer]:
+    """The topics of the answer, each once."""
+    topics: dict[tuple[Any, ...], Answer] = {}
+    for topic, partitions in entries:
+        key = key_of(topic)
+        topics.setdefault(tuple(key.values()), key | {"partitions": []})["partitions"] += partitions
+    return list(topics.values())

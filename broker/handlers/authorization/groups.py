@@ -22,6 +22,7 @@ from highwater.broker.handlers.authorization.access import (
 from highwater.broker.handlers.authorization.topics import each_topic, to_topic
 from highwater.broker.handlers.shared.committed_offsets import outcomes_by_topic
 from highwater.broker.handlers.shared.reply import Reply
+from highwater.broker.handlers.shared.topics_by_id import is_unknown_id, key_of, with_names
 from highwater.kafka.acl import Operation, ResourceType
 from highwater.kafka.pacing import array, paced
 from highwater.kafka.protocol.cold import Answer
@@ -50,6 +51,7 @@ COMMITTED_TOPICS: Final = each_topic(to_topic(Operation.READ), {})
 
 
 def offset_commit(access: Access, request: Any, handle: Handle) -> Reply:
+    request = replace(request, topics=with_names(access.node, request.topics))
     if not access.to_group(Operation.READ, request.group_id):
         return {"topics": all_partitions(request, GROUP_DENIED)}
     return COMMITTED_TOPICS(access, request, handle)
@@ -74,7 +76,7 @@ def offset_fetch(access: Access, request: Any, handle: Handle) -> Reply:
     left: list[tuple[int, Any, list[Answer]]] = []
     for slot, group in enumerate(request.groups):
         if access.to_group(Operation.DESCRIBE, group.group_id):
-            wanted, refused = _described(access, group.topics)
+            wanted, refused = _described(access, with_names(access.node, group.topics))
             left.append((slot, replace(group, topics=wanted), refused))
         else:
             told[slot] = {"group_id": group.group_id, "error_code": GROUP_DENIED, "topics": []}
@@ -91,7 +93,9 @@ def _described(access: Access, topics: Any) -> tuple[Any, list[Answer]]:
     """The topics that may be asked for, and the answers for the others; None asks for all."""
     if topics is None:
         return None, []
-    allowed = array(topic for topic in topics if access.to_topic(Operation.DESCRIBE, topic.name))
+    allowed = array(
+        topic for topic in topics if is_unknown_id(topic) or access.to_topic(Operation.DESCRIBE, topic.name)
+    )
     names = {topic.name for topic in allowed}
     return allowed, [_no_offsets(topic, TOPIC_DENIED) for topic in topics if topic.name not in names]
 
@@ -112,7 +116,7 @@ def _no_offsets(topic: Any, error_code: Any) -> Answer:
         {"partition_index": index, "committed_offset": -1, "metadata": "", "error_code": error_code}
         for index in topic.partition_indexes
     ]
-    return {"name": topic.name, "partitions": partitions}
+    return key_of(topic) | {"partitions": partitions}
 
 
 def describe_groups(access: Access, request: Any, handle: Handle) -> Reply:

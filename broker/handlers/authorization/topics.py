@@ -16,6 +16,7 @@ from highwater.broker.handlers.authorization.access import (
     refusal,
 )
 from highwater.broker.handlers.shared.reply import Reply
+from highwater.broker.handlers.shared.topics_by_id import is_unknown_id, key_of
 from highwater.kafka.acl import Operation
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
@@ -42,16 +43,18 @@ def each_topic(
 ) -> Guard:
     """Topics with partitions, in a request and in its answer. A refused topic has the refusal for each partition.
 
-    name, partitions, index: fields of the answer's topics and partitions.
+    name, partitions, index: fields of the answer's topics and partitions. An id that nobody knows is not refused.
     """
 
     def guard(access: Access, request: Any, handle: Handle) -> Reply:
-        refused = [topic for topic in request.topics if not may(access, getattr(topic, name))]
+        refused = [
+            topic for topic in request.topics if not is_unknown_id(topic) and not may(access, getattr(topic, name))
+        ]
         if not refused:
             return handle(request)
         told = [
-            {
-                name: getattr(topic, name),
+            key_of(topic, name)
+            | {
                 "partitions": [
                     {index: index_of(each), "error_code": TOPIC_DENIED} | partition_refusal
                     for each in getattr(topic, partitions)

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.cluster.state import ClusterView
 from highwater.broker.group.coordinator import Outcomes
 from highwater.broker.group.offsets import CommittedOffset
+from highwater.broker.handlers.shared.topics_by_id import is_unknown_id, key_of
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.protocol.cold import Answer
 
@@ -22,6 +23,9 @@ def requested_offsets(
     for topic in request.topics:
         for wanted in topic.partitions:
             key = (topic.name, wanted.partition_index)
+            if is_unknown_id(topic):
+                unknown[key] = ErrorCode.unknown_topic_id
+                continue
             if cluster.partition(*key) is None:
                 unknown[key] = ErrorCode.unknown_topic_or_partition
                 continue
@@ -38,8 +42,8 @@ def requested_offsets(
 def outcomes_by_topic(request: Any, outcomes: Outcomes) -> list[Answer]:
     """Return the topics of the answer, with the outcome of each partition of the request."""
     return [
-        {
-            "name": topic.name,
+        key_of(topic)
+        | {
             "partitions": [
                 {"partition_index": wanted.partition_index, "error_code": outcomes[topic.name, wanted.partition_index]}
                 for wanted in topic.partitions

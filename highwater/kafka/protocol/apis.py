@@ -60,8 +60,8 @@ APIS: Final = {
         # release than it guesses, it takes the versions of the named one: WriteTxnMarkers 2, which is not here.
         Api(LIST_OFFSETS, "list_offsets", 0, 10, 6),
         Api(METADATA, "metadata", 0, 13, 9),
-        Api(8, "offset_commit", 2, 9, 8),
-        Api(9, "offset_fetch", 1, 9, 6),
+        Api(8, "offset_commit", 2, 10, 8),
+        Api(9, "offset_fetch", 1, 10, 6),
         Api(10, "find_coordinator", 0, 6, 3),
         Api(11, "join_group", 0, 9, 6, items_max=ONE_STEP_ITEMS_MAX),
         Api(12, "heartbeat", 0, 4, 4),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +77,28 @@ class GroupHarness(NodeHarness):
         for (topic, partition), offset in offsets.items():
             entry = {"partition_index": partition, "committed_offset": offset, "committed_metadata": metadata}
             topics.setdefault(topic, []).append(entry)
+        by_id = version >= 10
         answer = self.ask(
             "offset_commit", version, group_id=group, member_id=member_id, generation_id_or_member_epoch=generation,
-            topics=[{"name": name, "partitions": partitions} for name, partitions in topics.items()], **fields,
+            topics=[
+                self.topic_key(name, is_by_id=by_id) | {"partitions": partitions} for name, partitions in topics.items()
+            ],
+            **fields,
         )  # fmt: skip
         if isinstance(answer, Pending):
             return answer
-        return {(topic.name, p.partition_index): p.error_code for topic in answer.topics for p in topic.partitions}
+        return {
+            (self.name_in(topic, topics, is_by_id=by_id), p.partition_index): p.error_code
+            for topic in answer.topics
+            for p in topic.partitions
+        }
+
+    def name_in(self, answered: Any, asked: Iterable[str], *, is_by_id: bool) -> str:
+        """The name of a topic in an answer, by the id that it has, or had when it was asked for."""
+        if not is_by_id:
+            return str(answered.name)
+        names = {self.topic_key(name, is_by_id=True)["topic_id"]: name for name in (*asked, "t")}
+        return names[answered.topic_id]
 
     def commit_in_transaction(
         self,
@@ -126,7 +142,10 @@ class GroupHarness(NodeHarness):
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
-        wanted = [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()] or None
+        by_id = version >= 10
+        wanted = [
+            self.topic_key(name, is_by_id=by_id) | {"partition_indexes": indexes} for name, indexes in topics.items()
+        ] or None
         if version >= 8:
             answer = self.ask("offset_fetch", version, groups=[{"group_id": group, "topics": wanted}], **fields)
             (answer,) = answer.groups
@@ -141,7 +160,8 @@ class GroupHarness(NodeHarness):
                 if partition.error_code:
                     return partition.error_code
                 if partition.committed_offset != -1:
-                    found[topic.name, partition.partition_index] = (partition.committed_offset, partition.metadata)
+                    name = self.name_in(topic, topics, is_by_id=by_id)
+                    found[name, partition.partition_index] = (partition.committed_offset, partition.metadata)
         return found
 
     def state(self, group: str = "g") -> str:

@@ -318,34 +318,57 @@ class TestAdministration:
         assert guarded.produce("t", b"v").error_code == ErrorCode.none
 
 
+def commit_to_t_and_u(guarded: NodeHarness) -> None:
+    """Commit for a group "g", as somebody who may do everything."""
+    guarded.create_topic("u")
+    guarded.user = "admin"
+    guarded.ask("find_coordinator", 3, key="g", key_type=0)
+    guarded.scheduler.run(1)
+    offset = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    topics = [{"name": name, "partitions": [offset]} for name in ("t", "u")]
+    answer = guarded.ask("offset_commit", 8, group_id="g", member_id="", topics=topics)
+    assert set(codes(answer)) == {ErrorCode.none}
+    guarded.user = "nobody"
+
+
 class TestGroupsAndTransactions:
     def test_offsets_of_all_topics_are_those_that_may_be_seen(self, guarded: NodeHarness) -> None:
-        guarded.create_topic("u")
-        guarded.user = "admin"
-        topics = [
-            {"name": name, "partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]}
-            for name in ("t", "u")
-        ]
-        pending = guarded.ask(
-            "offset_commit", 8, group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics
-        )
-        guarded.scheduler.run(1)
-        guarded.flush()
-        assert set(codes(pending.answer if isinstance(pending, Pending) else pending)) <= {
-            ErrorCode.none,
-            ErrorCode.not_coordinator,
-            ErrorCode.coordinator_not_available,
-        }
-        guarded.user = "nobody"
+        commit_to_t_and_u(guarded)
         allow(guarded, GROUP, "g", Operation.DESCRIBE)
         allow(guarded, TOPIC, "u", Operation.DESCRIBE)
-        for version in (7, 9):
+        for version in (7, 9, 10):
             asked = (
                 {"groups": [{"group_id": "g", "topics": None}]} if version >= 8 else {"group_id": "g", "topics": None}
             )
             answer = guarded.ask("offset_fetch", version, **asked)
-            told = answer.groups[0] if version >= 8 else answer
-            assert "t" not in {topic.name for topic in told.topics}
+            (told,) = (answer.groups[0] if version >= 8 else answer).topics
+            key = guarded.topic_key("u", is_by_id=version >= 10)
+            assert {name: getattr(told, name) for name in key} == key
+
+    def test_offsets_by_topic_id_are_guarded_by_the_name(self, guarded: NodeHarness) -> None:
+        commit_to_t_and_u(guarded)
+        allow(guarded, GROUP, "g", Operation.READ)
+        allow(guarded, TOPIC, "u", Operation.READ)
+        keys = [guarded.topic_key(name, is_by_id=True) for name in ("t", "u", "nowhere")]
+        expected = {
+            key["topic_id"]: error
+            for key, error in zip(
+                keys,
+                (ErrorCode.topic_authorization_failed, ErrorCode.none, ErrorCode.unknown_topic_id),
+                strict=True,
+            )
+        }
+        offset = {"partition_index": 0, "committed_offset": 2, "committed_metadata": ""}
+        committed = guarded.ask(
+            "offset_commit", 10, group_id="g", member_id="", topics=[key | {"partitions": [offset]} for key in keys]
+        )
+        assert {topic.topic_id: topic.partitions[0].error_code for topic in committed.topics} == expected
+        topics = [key | {"partition_indexes": [0]} for key in keys]
+        (group,) = guarded.ask("offset_fetch", 10, groups=[{"group_id": "g", "topics": topics}]).groups
+        assert {topic.topic_id: topic.partitions[0].error_code for topic in group.topics} == expected
+        told = {topic.topic_id: topic.partitions[0].committed_offset for topic in group.topics}
+        assert list(told.values()).count(-1) == 2
+        assert told[keys[1]["topic_id"]] == 2
 
     def test_a_producer_without_a_name_needs_to_write_somewhere(self, guarded: NodeHarness) -> None:
         def ask() -> ErrorCode:

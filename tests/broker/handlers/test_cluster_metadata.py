@@ -173,13 +173,23 @@ def test_partitions_go_and_the_topic_with_the_last_of_them(member: Member) -> No
 
 
 def test_a_topic_made_anew_takes_nothing_over(member: Member) -> None:
+    deleted: list[list[tuple[str, int]]] = []
+    member.cache.when_deleted.append(deleted.append)
     member.tell(state(0), state(1))
     member.tell(state(0), topic_id=LATER_TOPIC_ID)
+    assert deleted == [[("t", 0), ("t", 1)]]
     topic = member.cache.topic(LATER_TOPIC_ID)
     assert topic is member.cache.topic("t")
     assert topic is not None
     assert list(topic.partitions) == [0]
     assert member.cache.topic(TOPIC_ID) is None
+
+
+def test_a_topic_that_gets_an_id_was_not_deleted(member: Member) -> None:
+    member.cache.when_deleted.append(lambda _: pytest.fail("nothing was deleted"))
+    member.tell(state(0), version=6)
+    member.tell(state(0))
+    assert member.cache.topic(TOPIC_ID) is not None
 
 
 def test_who_waits_is_called_after_each_update_until_he_waits_no_longer(member: Member) -> None:
@@ -268,6 +278,10 @@ def ask_before_the_cluster_is_known(member: Member) -> dict[str, Pending]:
         "metadata": (12, {"topics": [{"name": "t"}]}),
         "describe_cluster": (0, {}),
         "offset_commit": (7, {"generation_id_or_member_epoch": -1, **of_group}),
+        "offset_fetch": (
+            10,
+            {"groups": [{"group_id": "g", "topics": [{"topic_id": TOPIC_ID, "partition_indexes": [0]}]}]},
+        ),
         "txn_offset_commit": (2, {**of_transaction, "group_id": "g", "topics": of_group["topics"]}),
         "add_partitions_to_txn": (
             3,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -13,7 +14,7 @@ from highwater.broker.log.files import RealFiles
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS, OFFSETS_TOPIC
 from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.group.asking import GroupHarness
-from tests.broker.handlers.harness import Pending, versions
+from tests.broker.handlers.harness import NO_SUCH_ID, Pending, versions
 
 T0, T1 = ("t", 0), ("t", 1)
 
@@ -192,7 +193,8 @@ class TestOffsets:
     def test_committing(self, node: GroupHarness, version: int) -> None:
         outcomes = node.commit({T0: 5, ("t", 9): 1, ("u", 0): 1}, version=version, metadata="hello")
         unknown = ErrorCode.unknown_topic_or_partition
-        assert outcomes == {T0: ErrorCode.none, ("t", 9): unknown, ("u", 0): unknown}
+        unknown_topic = ErrorCode.unknown_topic_id if version >= 10 else unknown
+        assert outcomes == {T0: ErrorCode.none, ("t", 9): unknown, ("u", 0): unknown_topic}
         assert node.fetch_offsets(T0) == {T0: (5, "hello")}
 
     @pytest.mark.parametrize("version", versions("offset_fetch"))
@@ -202,6 +204,31 @@ class TestOffsets:
         assert node.fetch_offsets(T0, group="nobody", version=version) == {}
         if version >= 2:
             assert node.fetch_offsets(version=version) == {T0: (5, ""), T1: (6, "")}
+
+    def test_offsets_of_a_deleted_topic_are_none_of_one_of_its_name(self, node: GroupHarness) -> None:
+        old = node.topic_key("t", is_by_id=True)
+        assert node.commit({T0: 5}, version=10) == {T0: ErrorCode.none}
+        node.topics.delete("t")
+        node.scheduler.run()
+        node.create_topic("t", 4)
+        assert node.fetch_offsets(T0, version=10) == {}
+        wanted = [{**old, "partitions": [{"partition_index": 0, "committed_offset": 9, "committed_metadata": ""}]}]
+        (told,) = node.ask("offset_commit", 10, group_id="g", member_id="", topics=wanted).topics
+        assert (told.topic_id, told.partitions[0].error_code) == (old["topic_id"], ErrorCode.unknown_topic_id)
+        assert node.fetch_offsets(version=10) == {}
+
+    def test_each_unknown_id_is_told_by_itself(self, node: GroupHarness) -> None:
+        ids = [NO_SUCH_ID, UUID(int=10), None]
+        node.commit({T0: 5})
+        known = node.topic_key("t", is_by_id=True)
+        wanted = [known, *({"topic_id": topic_id} for topic_id in ids)]
+        topics = [topic | {"partition_indexes": [0]} for topic in wanted]
+        (group,) = node.ask("offset_fetch", 10, groups=[{"group_id": "g", "topics": topics}]).groups
+        assert [(topic.topic_id, topic.partitions[0].error_code) for topic in group.topics] == [
+            (known["topic_id"], ErrorCode.none),
+            *((topic_id, ErrorCode.unknown_topic_id) for topic_id in ids),
+        ]
+        assert {topic.partitions[0].committed_offset for topic in group.topics[1:]} == {-1}
 
     def test_the_leader_epoch_is_kept(self, node: GroupHarness) -> None:
         wanted = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": 3, "committed_metadata": None}
@@ -215,7 +242,9 @@ class TestOffsets:
         assert node.commit({T0: 2}, member_id=member_id, generation=2) == {T0: ErrorCode.illegal_generation}
         assert node.commit({T0: 2}, member_id="x", generation=1) == {T0: ErrorCode.unknown_member_id}
         assert node.commit({T0: 2}) == {T0: ErrorCode.unknown_member_id}
-        assert node.commit({T0: 2}, group="nobody", generation=1) == {T0: ErrorCode.illegal_generation}
+        for version in versions("offset_commit"):
+            unknown = ErrorCode.group_id_not_found if version >= 9 else ErrorCode.illegal_generation
+            assert node.commit({T0: 2}, group="nobody", generation=1, version=version) == {T0: unknown}
         assert node.fetch_offsets() == {T0: (1, "")}
 
     def test_metadata_has_a_bound(self, make: Callable[..., GroupHarness]) -> None:

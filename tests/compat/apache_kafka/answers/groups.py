@@ -8,7 +8,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from tests.broker.handlers.harness import versions
-from tests.compat.apache_kafka.answers.script import CLOSED, THEN, Fields, Script
+from tests.compat.apache_kafka.answers.script import CLOSED, THEN, Fields, Script, versions_of_both
 
 
 def grouping(script: Script) -> None:
@@ -137,7 +137,7 @@ def grouping(script: Script) -> None:
         }
         return {"name": name, "partitions": [partition]}
 
-    for version in versions("offset_commit"):
+    for version in versions_of_both("offset_commit"):
         commit("simple", offset(at=version), version=version)
     commit("nowhere", offset("nowhere"))
     commit("partition 9", offset(index=9))
