@@ -1,9 +1,9 @@
-"""DescribeLogDirs: v0-v4 (key 35)
+"""DescribeLogDirs: v0-v5 (key 35)
 
 Behaviour: returns each log directory with the size of each partition in it, of all topics when the request has null; a
 failed directory with KAFKA_STORAGE_ERROR. A partition that is being moved is also in its future directory, with its
 bytes there and its lag in offsets. v4 brings the size of the volume and its usable bytes (KIP-827): -1, unknown, when
-the directory failed or does not report them.
+the directory failed or does not report them. v5 brings whether a directory is cordoned (KIP-1066): none is.
 """
 
 from __future__ import annotations

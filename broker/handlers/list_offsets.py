@@ -1,9 +1,10 @@
-"""ListOffsets: v0-v10 (key 2)
+"""ListOffsets: v0-v11 (key 2)
 
 Behaviour:
 * Timestamp -2 asks for the log start offset, -1 for the end that the reader may read, -3 for the record of the largest
   timestamp (KIP-734), -4 for the earliest offset that is not tiered (KIP-405), which is the log start offset here.
-* Timestamp -5 asks for the latest offset that is tiered (KIP-1005). No record is tiered: offset -1, timestamp -1.
+* Timestamp -5 asks for the latest offset that is tiered (KIP-1005), -6 for the earliest that waits to be tiered
+  (KIP-1023). No record is tiered: offset -1, timestamp -1.
 * Any other negative timestamp: UNSUPPORTED_VERSION for the partition, as Kafka answers.
 * A timestamp later than every record that the reader may read: offset -1, timestamp -1.
 * A partition named twice: INVALID_REQUEST for it, except in v0, where each is answered.
@@ -15,7 +16,7 @@ Behaviour:
 Versions: v0 returns up to the requested number of offsets, the newest first: the segments' base offsets, and the end.
 Kafka uses segments whose files were last modified before the timestamp; this broker uses offsets up to the first record
 that is not before it, as a copied file has the time of the copy. v2 brings the isolation level, v4 the leader epoch,
-checked as in Fetch; v7 brings -3, v8 -4, v9 -5; v10 a time-out for tiered records, which is not used.
+checked as in Fetch; v7 brings -3, v8 -4, v9 -5, v11 -6; v10 brings a time-out for tiered records, which is not used.
 """
 
 from __future__ import annotations
@@ -42,9 +43,17 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
 DEBUGGING_REPLICA_ID: Final = -2
 
-_SPECIAL_FROM: Final = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_SPECIAL_FROM: Final = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -108,7 +117,7 @@ def _look_up(partition: Partition, timestamp_ms: int, replica_id: int, read_comm
         return {"timestamp": -1, "offset": end_offset, "leader_epoch": partition.leader_epoch}
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return _found(partition, -1, log.log_start_offset)
-    if timestamp_ms == LATEST_TIERED:
+    if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _found(partition, -1, -1)
     try:
         found = (

@@ -56,9 +56,9 @@ APIS: Final = {
         # compressed batches, and sends 3 or higher (librdkafka issue 4956; Kafka answers the same, KAFKA-18659).
         Api(PRODUCE, "produce", 0, 13, 9, served_from=3),
         Api(FETCH, "fetch", 4, 18, 12),
-        # kafka-python guesses Kafka 4.2 from ListOffsets 11 and 4.3 from DescribeLogDirs 5. If its user names no newer
-        # release than it guesses, it takes the versions of the named one: WriteTxnMarkers 2, which is not here.
-        Api(LIST_OFFSETS, "list_offsets", 0, 10, 6),
+        # kafka-python guesses the release from Produce, ListOffsets and DescribeLogDirs. If its user names no newer one
+        # than it guesses, it takes the versions of the named one, whatever ApiVersions says: they must be here.
+        Api(LIST_OFFSETS, "list_offsets", 0, 11, 6),
         Api(METADATA, "metadata", 0, 13, 9),
         Api(8, "offset_commit", 2, 10, 8),
         Api(9, "offset_fetch", 1, 10, 6),
@@ -87,7 +87,7 @@ APIS: Final = {
         Api(32, "describe_configs", 0, 4, 4),
         Api(33, "alter_configs", 0, 2, 2, items_max=ONE_STEP_ITEMS_MAX),
         Api(34, "alter_replica_log_dirs", 0, 2, 2),
-        Api(35, "describe_log_dirs", 0, 4, 2),
+        Api(35, "describe_log_dirs", 0, 5, 2),
         Api(SASL_AUTHENTICATE, "sasl_authenticate", 0, 2, 2),
         Api(37, "create_partitions", 0, 3, 2),
         Api(42, "delete_groups", 0, 3, 2),

@@ -473,12 +473,16 @@ class TestListOffsets:
         assert self.ask(node, list_offsets.EARLIEST_LOCAL, 7).error_code == ErrorCode.unsupported_version
         assert self.ask(node, -99).error_code == ErrorCode.unsupported_version
 
-    def test_no_record_is_tiered(self, node: NodeHarness) -> None:
+    @pytest.mark.parametrize(
+        ("timestamp", "since"), [(list_offsets.LATEST_TIERED, 9), (list_offsets.EARLIEST_PENDING_UPLOAD, 11)]
+    )
+    def test_no_record_is_tiered(self, node: NodeHarness, timestamp: int, since: int) -> None:
         node.create_topic("t")
         node.produce("t", b"a", b"b")
-        told = self.ask(node, list_offsets.LATEST_TIERED, 9)
-        assert (told.error_code, told.offset, told.timestamp, told.leader_epoch) == (ErrorCode.none, -1, -1, -1)
-        assert self.ask(node, list_offsets.LATEST_TIERED, 8).error_code == ErrorCode.unsupported_version
+        for version in range(since, 12):
+            told = self.ask(node, timestamp, version)
+            assert (told.error_code, told.offset, told.timestamp, told.leader_epoch) == (ErrorCode.none, -1, -1, -1)
+        assert self.ask(node, timestamp, since - 1).error_code == ErrorCode.unsupported_version
 
     def test_records_that_may_not_be_read_yet_are_not_found(self, node: NodeHarness) -> None:
         node.create_topic("t", flush_messages="2")
@@ -609,6 +613,8 @@ class TestDescribing:
         assert [p.partition_index for topic in some.topics for p in topic.partitions] == [1]
         if version >= 4:
             assert 0 < some.usable_bytes < some.total_bytes
+        if version >= 5:
+            assert not some.is_cordoned
 
     @pytest.mark.parametrize("version", versions("init_producer_id"))
     def test_a_producer_without_transactions_gets_an_id(self, node: NodeHarness, version: int) -> None:

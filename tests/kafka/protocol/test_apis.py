@@ -74,7 +74,7 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
 PARITY: dict[int, tuple[int, int]] = {
     0: (0, 13),
     1: (4, 18),
-    2: (0, 10),
+    2: (0, 11),
     3: (0, 13),
     8: (2, 10),
     9: (1, 10),
@@ -103,7 +103,7 @@ PARITY: dict[int, tuple[int, int]] = {
     32: (0, 4),
     33: (0, 2),
     34: (0, 2),
-    35: (0, 4),
+    35: (0, 5),
     36: (0, 2),
     37: (0, 3),
     42: (0, 3),
@@ -141,7 +141,7 @@ def test_a_client_that_guesses_the_release_guesses_one_whose_versions_are_here()
     ours = {api.key: (api.min_version, api.max_version) for api in APIS.values()}
     guessed = infer_broker_version_from_api_versions(ours)
     releases = [release for release in BROKER_API_VERSIONS if (2, 0) <= release <= guessed]
-    assert (4, 1) in releases
+    assert (4, 3) in releases
     missing = {
         (release, key, ours[key], most)
         for release in releases

@@ -45,7 +45,6 @@ _NEWEST_OF_KAFKA_3_9: Final = {
     "list_offsets": 9,
     "offset_commit": 9,
     "offset_fetch": 9,
-    "write_txn_markers": 1,
     "describe_log_dirs": 4,
     "describe_groups": 5,
     "api_versions": 4,
