@@ -147,7 +147,7 @@ class SegmentIndexes:
             path = self.names.path(suffix)
             try:
                 found = self._files.read(path)
-                agrees = index.unwritten().startswith(found)
+                agrees = not found or index.unwritten().startswith(found)
             except FileNotFoundError:
                 found, agrees = b"", False
             if agrees:

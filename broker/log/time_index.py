@@ -63,7 +63,7 @@ class TimeIndex:
         return len(self._offsets) >= max_bytes // ENTRY_SIZE - 1
 
     def append_if_later(self, timestamp_ms: int, offset: int) -> None:
-        if timestamp_ms > self.last_entry[0]:
+        if timestamp_ms > (self._timestamps[-1] if self._timestamps else NO_TIMESTAMP):
             self._timestamps.append(timestamp_ms)
             self._offsets.append(offset - self._base_offset)
 

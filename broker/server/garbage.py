@@ -15,13 +15,13 @@ _OVERDUE_AFTER: Final = 1_000
 
 
 def wait() -> None:
-    """Collect nothing until `begin`: a start makes objects for each partition, and all of them stay."""
+    """Collect once, and then not until `begin`: a start makes objects for each partition, and all of them stay."""
+    gc.collect()
     gc.disable()
 
 
 def begin() -> None:
     """What exists now lives as long as the process: the collector need not look at it again."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
     gc.enable()
