@@ -265,11 +265,11 @@ class GroupCoordinator:
 
         `verify` is None if this broker did not coordinate the group when the transaction was verified.
         """
-        producer_id = producer[0]
+        producer_id, epoch = producer
         group = self._groups.get(group_id)
         partition = self.topic.partition(group_id)
         error = self.refusal(group_id)
-        if error is None and partition is not None and not partition.has_open_transaction(producer_id):
+        if error is None and partition is not None and partition.would_begin(producer_id, epoch):
             refusal = ErrorCode.not_coordinator if verify is None else verify(*producer)
             error = _COMMIT_ERRORS.get(refusal, refusal) or None
         if error is None and group is None:

@@ -7,7 +7,8 @@ Behaviour:
   transaction that is being ended: CONCURRENT_TRANSACTIONS.
 
 Versions: before v2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH. v4 is for brokers: several transactions at once, each
-added to or only verified (KIP-890); v5 may answer TRANSACTION_ABORTABLE for a partition outside the transaction.
+added to or only verified (KIP-890). Brokers add for clients of version 2 of transactions. v5 may answer
+TRANSACTION_ABORTABLE for a partition outside the transaction.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.records.record import TRANSACTIONS_2
 
 Outcomes = dict[TopicPartition, ErrorCode]
 
@@ -61,7 +63,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
     for slot, transaction in enumerate(request.transactions):
         producer = Producer(transaction.producer_id, transaction.producer_epoch)
-        carry_out = _verify if transaction.verify_only else _add
+        carry_out = _verify if transaction.verify_only else partial(_add, client_version=TRANSACTIONS_2)
         answer = partial(answered, slot, transaction.transactional_id)
         carry_out(node, transaction.transactional_id, producer, _partitions(transaction.topics), answer)
     if not request.transactions:
@@ -89,12 +91,17 @@ def _add(
     producer: Producer,
     partitions: list[TopicPartition],
     answer: Callable[[Outcomes], None],
+    client_version: int = 0,
 ) -> None:
     if (outcomes := _missing(node, partitions)) is not None:
         answer(outcomes)
         return
     node.transactions.add_partitions(
-        transactional_id, producer, partitions, lambda error: answer(dict.fromkeys(partitions, error))
+        transactional_id,
+        producer,
+        partitions,
+        lambda error: answer(dict.fromkeys(partitions, error)),
+        client_version=client_version,
     )
 
 

@@ -14,16 +14,16 @@ Behaviour:
 * The first batch of a transaction is appended only if the coordinator confirms that the transaction has this partition;
   otherwise the answer has the coordinator's error, or NOT_ENOUGH_REPLICAS, which makes clients retry, if no coordinator
   can answer now. A coordinator on another broker is asked first, and later requests of the connection wait for it
-  (except with acks 0). Transactional batches in a request without a transactional id:
-  TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+  (except with acks 0). From v12 on the coordinator is asked first to add the partition, wherever it is. Transactional
+  batches in a request without a transactional id: TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 * With an authorizer: WRITE on each topic, else TOPIC_AUTHORIZATION_FAILED, or UNKNOWN_TOPIC_ID for an id that nobody
   knows; for transactional batches WRITE on the transactional id, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED for every
   partition.
 
 ApiVersions advertises versions 0 to 2, but they are not served: see kafka.protocol.apis. v7 brings zstd (KIP-110);
 before it UNSUPPORTED_COMPRESSION_TYPE. v11 brings TRANSACTION_ABORTABLE (KIP-890); before it INVALID_TXN_STATE. v12 is
-v11 where `transaction.version` is below 2, as it is here. v13 names topics by id: UNKNOWN_TOPIC_ID for one that nobody
-knows, so that a request for a topic that was deleted does not write into one of the same name (KIP-516).
+for clients of version 2 of transactions (KIP-890). v13 names topics by id: UNKNOWN_TOPIC_ID for one that nobody knows,
+so that a request for a topic that was deleted does not write into one of the same name (KIP-516).
 """
 
 from __future__ import annotations
@@ -39,7 +39,13 @@ from highwater.broker.clock import Timer
 from highwater.broker.counters import TopicCounters
 from highwater.broker.handlers.authorization.access import TOPIC_DENIED, TRANSACTION_DENIED, tell_denial
 from highwater.broker.handlers.shared.reply import CloseConnection, Deferred, Reply, RequestContext
-from highwater.broker.handlers.shared.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
+from highwater.broker.handlers.shared.verification import (
+    Verified,
+    add_to_transaction,
+    is_asked_elsewhere,
+    verifier,
+    verify_elsewhere,
+)
 from highwater.broker.log.partition_log import Appended
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition, Verify
@@ -69,6 +75,8 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 
 ZSTD_FROM: Final = 7
 ABORTABLE_FROM: Final = 11
+ADDS_FROM: Final = 12
+"""A client of version 2 of transactions adds no partitions: its first batch does."""
 
 _MESSAGES = {
     ErrorCode.message_too_large: "The record batch is larger than max.message.bytes of the topic allows.",
@@ -86,13 +94,13 @@ _TELLS_NO_START: Final = (
 """Answers with other errors of the log include its log start offset (ReplicaManager.appendToLocalLog)."""
 
 _UNDECIDED: Final = (
-    ErrorCode.concurrent_transactions,
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available,
     ErrorCode.network_exception,
     ErrorCode.not_coordinator,
 )
-"""Older clients would not retry after these errors (ReplicaManager.appendRecords)."""
+"""Clients do not retry after these errors, and before v12 not after CONCURRENT_TRANSACTIONS
+(ReplicaManager.appendRecords)."""
 
 
 _WRITE_TOPIC: Final = (Operation.WRITE, ResourceType.TOPIC)
@@ -108,7 +116,7 @@ def handle(
     request: ProduceRequest,
     verified: Mapping[TopicPartition, Verified] | None = None,
 ) -> Reply:
-    """`verified` is the answer of the transaction's coordinator, if it is on another broker."""
+    """`verified` is the answer of the transaction's coordinator, if it was asked before."""
     now_ms = node.clock.now_ms()
     transactional_id, acks, timeout_ms, wanted_topics = request
     find: Find = node.partitions.find
@@ -119,10 +127,16 @@ def handle(
         denied = _denied(node, context, request)
         if denied:
             find = partial(_find_allowed, node, denied)
-    if transactional_id is not None and verified is None and acks != 0 and is_asked_elsewhere(node, transactional_id):
+    adds = transactional_id is not None and acks != 0 and context.version >= ADDS_FROM
+    if (
+        transactional_id is not None
+        and verified is None
+        and acks != 0
+        and (adds or is_asked_elsewhere(node, transactional_id))
+    ):
         unverified = _unverified(find, request)
         if unverified:
-            return _verify_first(node, context, request, transactional_id, unverified)
+            return _ask_first(node, context, request, transactional_id, unverified)
     answers: list[tuple[str | UUID, list[PartitionProduced]]] = []
     waiting: list[tuple[Partition, int, list[PartitionProduced], int]] = []
     allowance, opening = HeaderBudget(), UnfoldBudget()
@@ -146,14 +160,16 @@ def handle(
                 counters.produces += 1
                 _count_failure(node, counters, unfit)
                 continue
-            verify = None
+            verify: Verify | None = None
             if transactional_id is not None:
                 outcome = None if verified is None else verified.get((partition.topic, wanted.partition))
-                verify = _verifier(node, context, transactional_id, partition, outcome)
+                verify = _come_again
+                if outcome is not None or not adds:
+                    verify = _verifier(node, context, transactional_id, partition, outcome)
             if context.version < ZSTD_FROM and is_zstd(wanted.records):
                 answer, appended = PartitionProduced(wanted.partition, ErrorCode.unsupported_compression_type), None
             else:
-                answer, appended = _append(partition, wanted, acks, now_ms, verify, allowance, opening)
+                answer, appended = _append(partition, wanted, acks, now_ms, verify, adds, allowance, opening)
             produced.append(answer)
             partition.counters.produces += 1
             if appended is None:
@@ -261,12 +277,12 @@ def _unverified(find: Find, request: ProduceRequest) -> list[tuple[Partition, Pr
         for wanted in each(partitions):
             partition = find(topic, wanted.partition)
             producer = transactional_producer(wanted.records)
-            if partition is not None and producer is not None and not partition.has_open_transaction(producer[0]):
+            if partition is not None and producer is not None and partition.would_begin(*producer):
                 found.append((partition, Producer(*producer)))
     return found
 
 
-def _verify_first(
+def _ask_first(
     node: Node,
     context: RequestContext,
     request: ProduceRequest,
@@ -283,27 +299,35 @@ def _verify_first(
 
     def go_on(verified: Mapping[TopicPartition, Verified]) -> None:
         reply = handle(node, context, request, verified)
-        assert reply is not None, "without acks nobody is asked elsewhere"
+        assert reply is not None, "without acks nobody is asked before"
         if isinstance(reply, Deferred):
             reply.on_ready(deferred.complete)
         else:
             deferred.complete(reply)
 
-    verify_elsewhere(node, transactional_id, unverified, answered)
+    ask = add_to_transaction if context.version >= ADDS_FROM else verify_elsewhere
+    ask(node, transactional_id, unverified, answered)
     return deferred.now_or_later()
 
 
 def _verifier(
     node: Node, context: RequestContext, transactional_id: str, partition: Partition, verified: Verified | None
 ) -> Verify:
-    knows_abortable = context.version >= ABORTABLE_FROM
+    version = context.version
+    knows_abortable = version >= ABORTABLE_FROM
     verify = verifier(node, transactional_id, partition, knows_abortable=knows_abortable, verified=verified)
 
     def verify_or_retry(producer_id: int, producer_epoch: int) -> ErrorCode:
         error = verify(producer_id, producer_epoch)
-        return ErrorCode.not_enough_replicas if error in _UNDECIDED else error
+        is_undecided = error in _UNDECIDED or (version < ADDS_FROM and error is ErrorCode.concurrent_transactions)
+        return ErrorCode.not_enough_replicas if is_undecided else error
 
     return verify_or_retry
+
+
+def _come_again(producer_id: int, producer_epoch: int) -> ErrorCode:
+    """Refuse what was to continue a transaction that has ended since: the client's next try adds the partition."""
+    return ErrorCode.not_enough_replicas
 
 
 def _append(
@@ -312,6 +336,7 @@ def _append(
     acks: int,
     now_ms: int,
     verify: Verify | None,
+    begins_at_zero: bool,
     allowance: HeaderBudget,
     opening: UnfoldBudget,
 ) -> tuple[PartitionProduced, Appended | None]:
@@ -328,7 +353,15 @@ def _append(
             records, header = conformed
     try:
         if appended is None:
-            appended = partition.append(records, acks, now_ms, verify=verify, allowance=allowance, conformed=header)
+            appended = partition.append(
+                records,
+                acks,
+                now_ms,
+                verify=verify,
+                begins_at_zero=begins_at_zero,
+                allowance=allowance,
+                conformed=header,
+            )
     except OSError:
         return PartitionProduced(wanted.partition, ErrorCode.kafka_storage_error), None
     if isinstance(appended, ErrorCode):

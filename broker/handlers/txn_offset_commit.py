@@ -1,34 +1,44 @@
-"""TxnOffsetCommit: v0-v4 (key 28)
+"""TxnOffsetCommit: v0-v5 (key 28)
 
 Behaviour:
 * When the answer is sent, the log has the offsets; they take effect when the producer's transaction commits. Until then
   OffsetFetch with require_stable answers UNSTABLE_OFFSET_COMMIT for them.
 * The transaction must have the group's partition of `__consumer_offsets` (AddOffsetsToTxn), or the errors of Produce.
+  From v5 on this request adds that partition itself (KIP-890).
 * A request with a member and its generation gets the errors of OffsetCommit, except REBALANCE_IN_PROGRESS. A request
   without a member is not checked (KIP-447).
 * Partitions that do not exist: UNKNOWN_TOPIC_OR_PARTITION; metadata longer than offset.metadata.max.bytes:
   OFFSET_METADATA_TOO_LARGE. The other partitions of the request are still written.
 
 Versions: below v2 COORDINATOR_NOT_AVAILABLE stands for COORDINATOR_LOAD_IN_PROGRESS, which those clients do not expect
-(KAFKA-7296); v2 brings the leader epoch, v3 the member, v4 TRANSACTION_ABORTABLE (KIP-890).
+(KAFKA-7296); v2 brings the leader epoch, v3 the member, v4 TRANSACTION_ABORTABLE (KIP-890). v5 is for clients of
+version 2 of transactions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.coordinator import Committer, Outcomes
 from highwater.broker.handlers.shared.committed_offsets import outcomes_by_topic, requested_offsets
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
-from highwater.broker.handlers.shared.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
+from highwater.broker.handlers.shared.verification import (
+    Verified,
+    add_to_transaction,
+    is_asked_elsewhere,
+    verifier,
+    verify_elsewhere,
+)
 from highwater.broker.node import Node
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
+
+_ADDS_FROM: Final = 5
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -60,11 +70,11 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     def answered(verified: Mapping[TopicPartition, Verified]) -> None:
         commit(next(iter(verified.values())))
 
-    if (
-        partition is None
-        or partition.has_open_transaction(producer.producer_id)
-        or not is_asked_elsewhere(node, request.transactional_id)
-    ):
+    if partition is None or not partition.would_begin(*producer):
+        commit(None)
+    elif version >= _ADDS_FROM:
+        add_to_transaction(node, request.transactional_id, [(partition, producer)], answered)
+    elif not is_asked_elsewhere(node, request.transactional_id):
         commit(None)
     else:
         verify_elsewhere(node, request.transactional_id, [(partition, producer)], answered)

@@ -134,12 +134,14 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         has_sequence: bool = True,
+        begins_at_zero: bool = False,
         marker: EndMarker | None = None,
     ) -> Appended | ErrorCode:
         """Append the batch at the beginning of `records`, with the header from `validate_produced`, and stamp it there.
 
-        Without `has_sequence` a coordinator of this broker writes for the producer. With `marker` the batch ends the
-        producer's transaction, and was checked before. After an OSError (the disk is full or broken) the log is as it
+        Without `has_sequence` a coordinator of this broker writes for the producer. With `begins_at_zero` the first
+        batch of an unknown producer must have sequence 0. With `marker` the batch ends the producer's transaction, and
+        was checked before. After an OSError (the disk is full or broken) the log is as it
         was.
         """
         config = self.config
@@ -149,7 +151,7 @@ class PartitionLog:
         takes_broker_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         has_producer = header.producer_id != NO_PRODUCER_ID
         if has_producer and marker is None:
-            known = self.producer_states.check(header, has_sequence=has_sequence)
+            known = self.producer_states.check(header, has_sequence=has_sequence, begins_at_zero=begins_at_zero)
             if isinstance(known, ErrorCode):
                 return known
             if known is not None:

@@ -9,9 +9,9 @@ five requests in flight. A new batch of the producer has
     the same epoch, and not the next sequence   OUT_OF_ORDER_SEQUENCE_NUMBER
     otherwise                                   it is appended
 
-An unknown producer may begin at any sequence, because retention may have deleted all that it wrote. A batch that a
-coordinator of this broker writes for a producer has no sequence. (KIP-98, KIP-360; Apache Kafka,
-ProducerAppendInfo.java.)
+An unknown producer may begin at any sequence, because retention may have deleted all that it wrote; in version 2 of
+transactions only at 0, as each transaction has an epoch of its own. A batch that a coordinator of this broker writes
+for a producer has no sequence. (KIP-98, KIP-360, KIP-890; Apache Kafka, ProducerAppendInfo.java.)
 
 The states of a producer's transaction:
 
@@ -143,9 +143,15 @@ class ProducerStates:
     def get(self, producer_id: int) -> ProducerState | None:
         return self._states.get(producer_id)
 
-    def has_open_transaction(self, producer_id: int) -> bool:
+    def would_begin(self, producer_id: int, epoch: int) -> bool:
+        """Whether a transactional batch of the producer would begin a transaction, or continue one of an older epoch.
+
+        A batch of an older epoch begins nothing: `check` refuses it.
+        """
         state = self._states.get(producer_id)
-        return state is not None and state.transaction_first_offset != NO_OFFSET
+        if state is None or epoch > state.epoch:
+            return True
+        return epoch == state.epoch and state.transaction_first_offset == NO_OFFSET
 
     def last_marker(self, producer_id: int) -> int:
         """The offset of the marker of the producer's last transaction; NO_OFFSET if it is not known."""
@@ -162,13 +168,16 @@ class ProducerStates:
         """Whether an open transaction has its first record at `offset`."""
         return offset in self._open
 
-    def check(self, header: BatchHeader, *, has_sequence: bool = True) -> BatchMetadata | ErrorCode | None:
+    def check(
+        self, header: BatchHeader, *, has_sequence: bool = True, begins_at_zero: bool = False
+    ) -> BatchMetadata | ErrorCode | None:
         """Check a produced batch. Returns the batch that it repeats, an error, or None if it may be appended."""
         state = self._states.get(header.producer_id)
         if self._refused and header.base_sequence > self._lowest_refused(header):
             return ErrorCode.out_of_order_sequence_number
         if state is None:
-            return None
+            is_late = begins_at_zero and header.base_sequence != 0
+            return ErrorCode.out_of_order_sequence_number if is_late else None
         if has_sequence and header.producer_epoch == state.epoch:
             last_sequence = header.last_sequence
             for batch in state.batches:

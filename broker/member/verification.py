@@ -1,4 +1,4 @@
-"""Asks a transaction's coordinator whether a producer may write to partitions (KIP-890).
+"""Asks the coordinator of a transaction to confirm or to add the partitions of a producer (KIP-890).
 
 A broker has at most one pending request to each coordinator; later questions go together in the next one.
 (Apache Kafka, AddPartitionsToTxnManager.scala.)
@@ -32,6 +32,7 @@ class _Question(NamedTuple):
     transactional_id: str
     producer: Producer
     partitions: Sequence[TopicPartition]
+    adds: bool
     then: Callable[[Verdicts], None]
 
 
@@ -62,9 +63,14 @@ class RemoteVerification:
         producer: Producer,
         partitions: Sequence[TopicPartition],
         then: Callable[[Verdicts], None],
+        *,
+        adds: bool,
     ) -> None:
-        """Call back with an error code for each of the partitions, maybe before this returns."""
-        question = _Question(transactional_id, producer, partitions, then)
+        """Call back with an error code for each of the partitions, maybe before this returns.
+
+        `adds`: the coordinator adds the partitions to the transaction; else it only says whether they are in it.
+        """
+        question = _Question(transactional_id, producer, partitions, adds, then)
         broker_id = self._coordinator(transactional_id)
         if broker_id is None or self._connections.to(broker_id) is None:
             _answer_all([question], ErrorCode.coordinator_not_available)
@@ -115,7 +121,7 @@ def _transaction(question: _Question) -> Answer:
         "transactional_id": question.transactional_id,
         "producer_id": question.producer.producer_id,
         "producer_epoch": question.producer.epoch,
-        "verify_only": True,
+        "verify_only": not question.adds,
         "topics": [
             {"name": topic, "partitions": [index for _, index in keys]}
             for topic, keys in groupby(sorted(question.partitions), key=itemgetter(0))

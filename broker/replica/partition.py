@@ -259,13 +259,15 @@ class Partition:
         now_ms: int,
         *,
         verify: Verify | None = None,
+        begins_at_zero: bool = False,
         by_coordinator: bool = False,
         allowance: HeaderBudget | None = None,
         conformed: BatchHeader | None = None,
     ) -> Appended | ErrorCode | RefusedRecords:
         """Check and append what a producer sent. The bytes are changed in place, and not used after the call.
 
-        The first batch of a transaction is appended only if `verify` confirms it. A coordinator of this broker writes
+        The first batch of a transaction is appended only if `verify` confirms it. With `begins_at_zero` the first batch
+        of an unknown producer must have sequence 0. A coordinator of this broker writes
         for a producer without sequence numbers, and has checked the transaction itself. All batches of a request share
         one `allowance`. `conformed` is the header of a batch that `conform` has returned. Raises OSError.
         """
@@ -285,7 +287,12 @@ class Partition:
             header = with_true_max_timestamp(records, header, allowance or HeaderBudget())
         try:
             appended = log.append(
-                records, header, leader_epoch=self.leader_epoch, now_ms=now_ms, has_sequence=not by_coordinator
+                records,
+                header,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                has_sequence=not by_coordinator,
+                begins_at_zero=begins_at_zero and header.is_transactional,
             )
         except OSError as failure:
             self._append_failed(failure, now_ms)
@@ -355,14 +362,15 @@ class Partition:
         """The fetches that wait for more to read."""
         return self.replica_waiters if for_followers else self.fetch_waiters
 
-    def has_open_transaction(self, producer_id: int) -> bool:
-        return self.log.producer_states.has_open_transaction(producer_id)
+    def would_begin(self, producer_id: int, epoch: int) -> bool:
+        """Whether a batch of the producer would begin a transaction here."""
+        return self.log.producer_states.would_begin(producer_id, epoch)
 
     def _verify(self, header: BatchHeader, verify: Verify | None, now_ms: int) -> ErrorCode:
         if verify is None:
             return ErrorCode.transactional_id_authorization_failed
         states = self.log.producer_states
-        if states.has_open_transaction(header.producer_id):
+        if not states.would_begin(header.producer_id, header.producer_epoch):
             return ErrorCode.none
         if error := verify(header.producer_id, header.producer_epoch):
             states.refuse(header, now_ms)

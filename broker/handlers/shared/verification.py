@@ -1,14 +1,17 @@
-"""Asks the coordinator whether a partition is in a transaction, before the first batch (KIP-890).
+"""Has the coordinator confirm or add a partition before the first batch of a transaction (KIP-890).
 
-Without this check a late batch, after the end of its transaction, would begin a transaction that nobody ever ends. A
-coordinator on this broker is asked during the append. A coordinator on another broker is asked before the append; if
-the transaction ends in this partition before the answer, the answer is not used.
+Without this a late batch, after the end of its transaction, would begin a transaction that nobody ever ends. A client
+of version 1 of transactions has added the partition itself, and the coordinator confirms that: one on this broker
+during the append, one on another broker before the append. For a client of version 2 the coordinator adds the
+partition, before the append wherever it is, as that takes a record. If a transaction ends in this partition before the
+answer, the answer is not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -18,17 +21,27 @@ from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition, Verify
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.records.record import TRANSACTIONS_2
 
 if TYPE_CHECKING:
     from highwater.broker.member.verification import Verdicts
 
+_RETRY_MS: Final = 20
+_MOST_RETRIES: Final = 5
+"""The defaults of Kafka: add.partitions.to.txn.retry.backoff.ms is 20, and its `max` 100."""
+
 
 class Verified(NamedTuple):
-    """The answer of a coordinator on another broker for a partition."""
+    """The answer of a coordinator that was asked before the append, for a partition."""
 
     verdict: ErrorCode
     last_marker: int
     """The producer's state in the partition when the coordinator was asked."""
+
+
+Wanted: TypeAlias = Sequence[tuple[Partition, Producer]]
+Then: TypeAlias = Callable[[Mapping[TopicPartition, Verified]], None]
+Ask: TypeAlias = Callable[[Producer, Sequence[TopicPartition], "Callable[[Verdicts], None]"], None]
 
 
 def verifier(
@@ -41,13 +54,13 @@ def verifier(
 ) -> Verify:
     """`knows_abortable`: the client's version of the API knows TRANSACTION_ABORTABLE.
 
-    `verified` is not None if the coordinator is on another broker and was asked.
+    `verified` is not None if the coordinator was asked before the append.
     """
 
     def ask(producer_id: int, producer_epoch: int) -> ErrorCode:
-        if not node.config.boolean("transaction.partition.verification.enable"):
-            return ErrorCode.none
         if verified is None:
+            if not node.config.boolean("transaction.partition.verification.enable"):
+                return ErrorCode.none
             return node.transactions.verify(
                 transactional_id, producer_id, producer_epoch, partition.topic, partition.index
             )
@@ -75,13 +88,59 @@ def is_asked_elsewhere(node: Node, transactional_id: str) -> bool:
     )
 
 
-def verify_elsewhere(
+def verify_elsewhere(node: Node, transactional_id: str, wanted: Wanted, then: Then) -> None:
+    """Ask the coordinator about producers (at least one) that have no open transaction in their partitions."""
+    _ask(wanted, then, partial(member_of(node).verification.ask, transactional_id, adds=False))
+
+
+def add_to_transaction(node: Node, transactional_id: str, wanted: Wanted, then: Then) -> None:
+    """Have the coordinator add the partitions of producers (at least one) that have no open transaction there.
+
+    A client begins its next transaction before the last one has all its markers. The coordinator is asked again for a
+    short time, as the client would wait longer than that before it comes again (KAFKA-18654).
+    """
+    left = _MOST_RETRIES
+    answers: dict[TopicPartition, Verified] = {}
+
+    def answered(verified: Mapping[TopicPartition, Verified]) -> None:
+        nonlocal left
+        answers.update(verified)
+        again = [
+            (partition, producer)
+            for partition, producer in wanted
+            if answers[partition.topic, partition.index].verdict is ErrorCode.concurrent_transactions
+        ]
+        if again and left:
+            left -= 1
+            node.scheduler.call_later(_RETRY_MS, partial(_ask, again, answered, ask))
+        else:
+            then(answers)
+
+    ask = partial(_add, node, transactional_id)
+    _ask(wanted, answered, ask)
+
+
+def _add(
     node: Node,
     transactional_id: str,
-    wanted: Iterable[tuple[Partition, Producer]],
-    then: Callable[[Mapping[TopicPartition, Verified]], None],
+    producer: Producer,
+    partitions: Sequence[TopicPartition],
+    then: Callable[[Verdicts], None],
 ) -> None:
-    """Ask the coordinator about producers (at least one) that have no open transaction in their partitions."""
+    if node.member is not None and node.member.verification.is_needed(transactional_id):
+        node.member.verification.ask(transactional_id, producer, partitions, then, adds=True)
+        return
+    node.transactions.add_partitions(
+        transactional_id,
+        producer,
+        partitions,
+        lambda error: then(dict.fromkeys(partitions, error)),
+        client_version=TRANSACTIONS_2,
+    )
+
+
+def _ask(wanted: Wanted, then: Then, ask: Ask) -> None:
+    """Ask for each producer, and call back when all answers are there."""
     last_markers: dict[TopicPartition, int] = {}
     by_producer: dict[Producer, list[TopicPartition]] = {}
     for partition, producer in wanted:
@@ -98,6 +157,5 @@ def verify_elsewhere(
         if left == 0:
             then(verified)
 
-    verification = member_of(node).verification
     for producer, partitions in by_producer.items():
-        verification.ask(transactional_id, producer, partitions, answered)
+        ask(producer, partitions, answered)

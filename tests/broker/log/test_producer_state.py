@@ -85,6 +85,22 @@ def test_judging_a_marker_of_version_2(before: list[BatchHeader], epoch: int, ex
         assert states.check_marker(TransactionMarker(1, epoch, 0, is_commit=True, transaction_version=version)) is lax
 
 
+def test_who_would_begin_a_transaction() -> None:
+    states = states_after(header(0, epoch=5, is_transactional=True))
+    assert not states.would_begin(1, 5)
+    assert states.would_begin(1, 6)  # it must not ride on the transaction of epoch 5
+    assert states.would_begin(2, 0)
+    assert not states.would_begin(1, 4)  # `check` refuses it
+    assert states_after(header(0, epoch=5)).would_begin(1, 5)
+
+
+def test_an_unknown_producer_of_version_2_begins_at_0() -> None:
+    states = states_after(header(0))
+    assert states.check(header(1, producer_id=2), begins_at_zero=True) is ErrorCode.out_of_order_sequence_number
+    assert states.check(header(0, producer_id=2), begins_at_zero=True) is None
+    assert states.check(header(1), begins_at_zero=True) is None
+
+
 def test_the_last_five_batches_are_known_again() -> None:
     batches = [header(10 * i, 10) for i in range(6)]
     states = states_after(*batches)

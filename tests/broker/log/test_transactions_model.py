@@ -185,7 +185,7 @@ class TransactionsMachine(RuleBasedStateMachine):
                 assert of_producer[-1].next_offset <= start
 
     def _is_open(self, producer_id: int) -> bool:
-        return self.log.producer_states.has_open_transaction(producer_id)
+        return not self.log.producer_states.would_begin(producer_id, 0)
 
     # What readers see
 

@@ -123,14 +123,16 @@ class AskedCluster:
         version: int = 9,
         **batch: Any,
     ) -> ErrorCode | PeerFailure:
-        """To partitions with odd numbers by the topic's id, if the broker knows it; to others by its name."""
+        """To partitions with odd numbers by the topic's id, if the broker knows it; to others by its name.
+
+        A client of version 1 of transactions writes by the name alone.
+        """
         records = bytes(encode_batch([Record(value, timestamp_ms=self._client.now_ms()) for value in values], **batch))
         name, index = key
         node = self[broker_id].node
         view = None if node is None else node.cluster.topic(name)
-        version = 9
         topic: dict[str, Any] = {"name": name}
-        if view is not None and index % 2:
+        if view is not None and index % 2 and (transactional_id is None or version >= 12):
             version, topic = 13, {"topic_id": view.topic_id}
         frame = request_frame(
             "produce",

@@ -1,4 +1,8 @@
-"""Transactions over three simulated brokers that die, pause and lose each other at random: all or nothing, once."""
+"""Transactions over three simulated brokers that die, pause and lose each other at random: all or nothing, once.
+
+The producers are clients of version 1 of transactions, of version 2 (KIP-890), or of both, a transaction at a time. The
+epochs of a producer id end early, so that version 2 goes through several ids.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,7 @@ class Producer:
 
     def __init__(self, cluster: AskedCluster) -> None:
         self._cluster = cluster
+        self.version = 1
         self._id = self._epoch = -1
         self._sequences: dict[tuple[str, int], int] = {}
 
@@ -53,10 +58,21 @@ class Producer:
             transactional_id="x",
             transaction_timeout=60_000,
         )
+        self._become(answer)
+
+    def _become(self, answer: Any) -> None:
+        assert (answer.producer_id, answer.producer_epoch) > (self._id, self._epoch)
         self._id, self._epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
 
     def write(self, values: dict[tuple[str, int], list[bytes]]) -> None:
+        if self.version == 1:
+            self._add(*values)
+        for key, wanted in values.items():
+            for value in wanted:
+                self._write(key, value)
+
+    def _add(self, *keys: tuple[str, int]) -> None:
         self._until_done(
             "add_partitions_to_txn",
             3,
@@ -68,11 +84,8 @@ class Producer:
             v3_and_below_transactional_id="x",
             v3_and_below_producer_id=self._id,
             v3_and_below_producer_epoch=self._epoch,
-            v3_and_below_topics=[{"name": topic, "partitions": [index]} for topic, index in values],
+            v3_and_below_topics=[{"name": topic, "partitions": [index]} for topic, index in keys],
         )
-        for key, wanted in values.items():
-            for value in wanted:
-                self._write(key, value)
 
     def _write(self, key: tuple[str, int], value: bytes) -> None:
         while True:
@@ -91,6 +104,7 @@ class Producer:
             key,
             value,
             transactional_id="x",
+            version=9 if self.version == 1 else 12,
             producer_id=self._id,
             producer_epoch=self._epoch,
             base_sequence=self._sequences.get(key, 0),
@@ -98,15 +112,17 @@ class Producer:
         )
 
     def end(self, *, is_commit: bool) -> None:
-        self._until_done(
+        answer = self._until_done(
             "end_txn",
-            1,
+            1 if self.version == 1 else 5,
             error_of=lambda answer: answer.error_code,
             transactional_id="x",
             producer_id=self._id,
             producer_epoch=self._epoch,
             committed=is_commit,
         )
+        if self.version == 2:
+            self._become(answer)
 
 
 @contextmanager
@@ -145,7 +161,7 @@ def trouble(cluster: AskedCluster, random: Random) -> Iterator[None]:
     cluster.mend()
 
 
-def history(seed: int, transactions: int = 12) -> None:
+def history(seed: int, versions: tuple[int, ...], transactions: int = 12) -> None:
     random = Random(seed)
     cluster = AskedCluster(seed)
     cluster.create_topic("t", [1, 2, 3], [2, 3, 1], [3, 1, 2])
@@ -154,6 +170,7 @@ def history(seed: int, transactions: int = 12) -> None:
     committed: dict[tuple[str, int], list[bytes]] = {key: [] for key in KEYS}
     with trouble(cluster, random):
         for number in range(transactions):
+            producer.version = random.choice(versions)
             keys = random.sample(KEYS, random.randint(1, 3))
             values = {key: [b"%d-%d" % (number, count) for count in range(random.randint(1, 3))] for key in keys}
             is_commit = random.random() < 0.7
@@ -177,8 +194,7 @@ def history(seed: int, transactions: int = 12) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("level", [0, 2])
-def test_all_or_nothing_and_once(seed: int, level: int) -> None:
-    """At level 2 of transaction.version what no client decides ends in version 2, and the epochs end early here."""
+@pytest.mark.parametrize(("level", "versions"), [(0, (1,)), (2, (2,)), (2, (1, 2)), (0, (1, 2))])
+def test_all_or_nothing_and_once(seed: int, level: int, versions: tuple[int, ...]) -> None:
     with patch.object(Features, "level", lambda self, name: level), patch.object(transaction, "LAST_EPOCH", 4):
-        history(seed)
+        history(seed, versions)

@@ -7,9 +7,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.features import TRANSACTION_VERSION, Finalised
 from highwater.broker.log.files import FileOperations
 from highwater.broker.txn.transaction import Producer
-from tests.broker.handlers.harness import NodeHarness, Pending
+from tests.broker.handlers.harness import NodeHarness, Pending, one_batch
 
 T0, T1 = ("t", 0), ("t", 1)
 
@@ -91,6 +92,46 @@ class TransactionHarness(NodeHarness):
         )
         assert answer.error_code is ErrorCode.none
         return {result.transactional_id: _outcomes(result.topic_results) for result in answer.results_by_transaction}
+
+    def finalise(self, level: int) -> None:
+        """Set the level of transaction.version."""
+        features = self.node.features
+        features.take_up(Finalised(features.finalised.epoch + 1, {TRANSACTION_VERSION: level}))
+
+    def end_raising(self, producer: Producer, *, commit: bool = True, name: str = "x") -> Any:
+        """The producer of the next transaction, the error, or Pending, as clients of version 2 ask."""
+        answer = self.ask(
+            "end_txn",
+            5,
+            transactional_id=name,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            committed=commit,
+        )
+        if isinstance(answer, Pending):
+            return answer
+        return answer.error_code or Producer(answer.producer_id, answer.producer_epoch)
+
+    def write(
+        self, producer: Producer, value: bytes, *, partition: int = 0, sequence: int = 0, name: str = "x", version: int
+    ) -> Any:
+        """The error of a transactional Produce, or Pending."""
+        records = one_batch(
+            value,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        answer = self.ask(
+            "produce",
+            version,
+            transactional_id=name,
+            acks=-1,
+            timeout=30_000,
+            topic_data=[{"name": "t", "partition_data": [{"index": partition, "records": records}]}],
+        )
+        return answer if isinstance(answer, Pending) else answer.responses[0].partition_responses[0].error_code
 
     def end(self, producer: Producer, *, commit: bool = True, name: str = "x", version: int = 3) -> Any:
         """The error, or Pending."""

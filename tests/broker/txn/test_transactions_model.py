@@ -1,7 +1,8 @@
 """Transactional producers in any order, with zombies, crashes and full disks, against a model: whole or not at all.
 
 The broker is whole: coordinator, two partitions and a group's offsets, through the APIs. The model is a list of records
-for each partition and what became of the transaction of each.
+for each partition and what became of the transaction of each. It lives twice: with clients of version 1 of transactions
+and of version 2.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 from hypothesis import settings
@@ -24,7 +24,6 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.log.files import RealFiles
 from highwater.broker.txn.transaction import Producer
 from highwater.kafka.records.batch import ReadableBuffer
-from tests.broker.handlers.harness import one_batch
 from tests.broker.log.reading import visible_to_committed
 from tests.broker.txn.asking import TransactionHarness
 
@@ -54,17 +53,24 @@ class Instance:
 
 class Transactions(RuleBasedStateMachine):
     instances = Bundle("instances")
+    version = 1
 
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp())
-        self.node = TransactionHarness(self.directory / "log")
-        self.node.find()
+        self._start()
+        for key_type in (0, 1):
+            self.node.find(key_type=key_type)
         self.current: dict[str, Instance | None] = dict.fromkeys(NAMES)
         self.ongoing: dict[str, Transaction] = {}
         self.logs: dict[int, list[tuple[bytes, Transaction]]] = {partition: [] for partition in PARTITIONS}
         self.offset: int | None = None
         self.serial = 0
+
+    def _start(self) -> None:
+        self.node = TransactionHarness(self.directory / "log")
+        if self.version == 2:
+            self.node.finalise(2)
 
     def teardown(self) -> None:
         self.node.close(clean=False)
@@ -93,8 +99,9 @@ class Transactions(RuleBasedStateMachine):
     @rule(instance=instances, partition=st.sampled_from(PARTITIONS))
     def write(self, instance: Instance, partition: int) -> None:
         is_current = self.current[instance.name] is instance
-        added = self.node.add(instance.producer, ("t", partition), name=instance.name)[("t", partition)]
-        assert (added is ErrorCode.none) == is_current, added
+        if self.version == 1:
+            added = self.node.add(instance.producer, ("t", partition), name=instance.name)[("t", partition)]
+            assert (added is ErrorCode.none) == is_current, added
         if is_current:
             self._transaction(instance.name).partitions.add(partition)
         self.serial += 1
@@ -112,7 +119,7 @@ class Transactions(RuleBasedStateMachine):
         )
         self.serial += 1
         value = b"%d" % self.serial
-        assert (self._produce(instance, partition, value) is ErrorCode.none) == may_write
+        assert (self._produce(instance, partition, value, version=9) is ErrorCode.none) == may_write
         if transaction is not None and may_write:
             self.logs[partition].append((value, transaction))
 
@@ -126,11 +133,12 @@ class Transactions(RuleBasedStateMachine):
     @rule(instance=instances)
     def commit_offset(self, instance: Instance) -> None:
         is_current = self.current[instance.name] is instance
-        assert (self.node.add_offsets(instance.producer, name=instance.name) is ErrorCode.none) == is_current
+        if self.version == 1:
+            assert (self.node.add_offsets(instance.producer, name=instance.name) is ErrorCode.none) == is_current
         self.serial += 1
         answer = self.node.ask(
             "txn_offset_commit",
-            3,
+            3 if self.version == 1 else 5,
             transactional_id=instance.name,
             group_id="g",
             producer_id=instance.producer.producer_id,
@@ -152,16 +160,34 @@ class Transactions(RuleBasedStateMachine):
         is_current = self.current[instance.name] is instance
         was_ongoing = instance.name in self.ongoing
         with disk_full_after(writes_until_full):
-            error = self.node.end(instance.producer, commit=is_commit, name=instance.name)
+            error = self._end(instance, is_commit)
         if error is ErrorCode.none and was_ongoing:
             assert is_current
             self._ended(instance.name, is_commit)
         elif is_current and was_ongoing:
             assert writes_until_full is not None, error
+        elif error is ErrorCode.none and self.current[instance.name] is None:
+            # It learns that its transaction was aborted, and goes on.
+            assert self.version == 2
+            assert not is_commit
+            self.current[instance.name] = instance
         elif not is_current:
             assert error in (ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping)
         # There is space again: what markers are missing are written.
         self._pass(1000)
+
+    def _end(self, instance: Instance, is_commit: bool) -> ErrorCode:
+        if self.version == 1:
+            error: ErrorCode = self.node.end(instance.producer, commit=is_commit, name=instance.name)
+            return error
+        answer = self.node.end_raising(instance.producer, commit=is_commit, name=instance.name)
+        if not isinstance(answer, Producer):
+            assert isinstance(answer, ErrorCode)
+            return answer
+        assert answer > instance.producer
+        instance.producer = answer
+        instance.sequences.clear()
+        return ErrorCode.none
 
     @rule()
     def time_passes(self) -> None:
@@ -174,7 +200,7 @@ class Transactions(RuleBasedStateMachine):
     def crash(self) -> None:
         now_ms = self.node.clock.now_ms()
         self.node.close(clean=False)
-        self.node = TransactionHarness(self.directory / "log")
+        self._start()
         self.node.clock.advance_ms(now_ms - self.node.clock.now_ms())
 
     # What holds
@@ -242,24 +268,12 @@ class Transactions(RuleBasedStateMachine):
         if is_commit and transaction.offset is not None:
             self.offset = transaction.offset if self.offset is None else max(self.offset, transaction.offset)
 
-    def _produce(self, instance: Instance, partition: int, value: bytes) -> ErrorCode:
+    def _produce(self, instance: Instance, partition: int, value: bytes, version: int | None = None) -> ErrorCode:
         sequence = instance.sequences.get(partition, 0)
-        records = one_batch(
-            value,
-            producer_id=instance.producer.producer_id,
-            producer_epoch=instance.producer.epoch,
-            base_sequence=sequence,
-            is_transactional=True,
+        version = version or (9 if self.version == 1 else 12)
+        error: ErrorCode = self.node.write(
+            instance.producer, value, partition=partition, sequence=sequence, name=instance.name, version=version
         )
-        answer: Any = self.node.ask(
-            "produce",
-            9,
-            transactional_id=instance.name,
-            acks=-1,
-            timeout=30_000,
-            topic_data=[{"name": "t", "partition_data": [{"index": partition, "records": records}]}],
-        )
-        error: ErrorCode = answer.responses[0].partition_responses[0].error_code
         if error is ErrorCode.none:
             instance.sequences[partition] = sequence + 1
         return error
@@ -287,5 +301,12 @@ def disk_full_after(write_count: int | None) -> Iterator[None]:
         yield
 
 
+class Transactions2(Transactions):
+    version = 2
+
+
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(max_examples=10, stateful_step_count=30, deadline=None)
+TestTransactions2 = Transactions2.TestCase
+TestTransactions.settings = TestTransactions2.settings = settings(
+    max_examples=10, stateful_step_count=30, deadline=None
+)

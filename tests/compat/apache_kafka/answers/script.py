@@ -53,6 +53,8 @@ _NEWEST_OF_KAFKA_3_9: Final = {
     "describe_cluster": 1,
     "list_transactions": 1,
     "write_txn_markers": 1,
+    "end_txn": 4,
+    "txn_offset_commit": 4,
 }
 """Where ours is newer: those versions are of Kafka 4."""
 
