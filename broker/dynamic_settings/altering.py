@@ -37,9 +37,9 @@ from highwater.kafka.protocol.problem import Problem
 
 TOPIC: Final = 2
 BROKER: Final = 4
-"""The types of resources that have a configuration here."""
-_UNSERVED: Final = {
-    8: "The levels of a broker's loggers",
+BROKER_LOGGER: Final = 8
+"""The types of resources that have a configuration here; loggers.py has the last."""
+UNSERVED: Final = {
     16: "Subscriptions to metrics of clients",
     32: "Settings of groups",
 }
@@ -68,12 +68,11 @@ class Alteration(NamedTuple):
 
 
 def unserved(resource_type: int) -> Problem:
-    """Return why there is no configuration of a resource that is neither a topic nor a broker."""
-    kind = _UNSERVED.get(resource_type)
+    """Return why there is no configuration of a resource of any other type."""
+    kind = UNSERVED.get(resource_type)
     what = f"Resource type {resource_type} is" if kind is None else f"{kind} (resource type {resource_type}) are"
-    return Problem(
-        ErrorCode.invalid_request, f"{what} not supported: this broker has settings of topics and brokers alone."
-    )
+    served = "this broker has settings of topics, of brokers and of their loggers"
+    return Problem(ErrorCode.invalid_request, f"{what} not supported: {served}.")
 
 
 def alter(

@@ -1,7 +1,7 @@
 """AlterConfigs: v0-v2 (key 33)
 
 Behaviour: as IncrementalAlterConfigs, but the given settings replace all earlier ones: other settings return to their
-defaults.
+defaults. It cannot change loggers: INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.dynamic_settings import altering
-from highwater.broker.dynamic_settings.altering import Alteration, AlterConfigOp, Operation
+from highwater.broker.dynamic_settings import altering, loggers
+from highwater.broker.dynamic_settings.altering import BROKER_LOGGER, Alteration, AlterConfigOp, Operation
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.kafka.pacing import paced
@@ -38,6 +38,12 @@ def alter_resources(
     wanted = [
         Alteration(resource.resource_type, resource.resource_name, changes_of(resource)) for resource in paced(once)
     ]
+    of_loggers = {
+        (BROKER_LOGGER, each.name): _alter_loggers(node, each, replace_all, request.validate_only)
+        for each in wanted
+        if each.resource_type == BROKER_LOGGER
+    }
+    wanted = [each for each in wanted if each.resource_type != BROKER_LOGGER]
     deferred = Deferred()
 
     def altered(problems: list[Problem | None]) -> None:
@@ -45,13 +51,23 @@ def alter_resources(
 
     def answered(problems: list[Problem | None]) -> Answer:
         pairs = paced(zip(wanted, problems, strict=True))
-        found = {(entry.resource_type, entry.name): problem for entry, problem in pairs}
+        found = of_loggers | {(entry.resource_type, entry.name): problem for entry, problem in pairs}
         return {"responses": [_answer(resource, found) for resource in request.resources]}
 
     altering.alter(
         node, node.store, node.cluster, wanted, altered, replace_all=replace_all, validate_only=request.validate_only
     )
     return deferred.now_or_later()
+
+
+def _alter_loggers(node: Node, wanted: Alteration, replace_all: bool, validate_only: bool) -> Problem | None:
+    if replace_all:
+        return Problem(ErrorCode.invalid_request, "AlterConfigs does not change loggers; ask IncrementalAlterConfigs")
+    if wanted.name != str(node.broker_id):
+        return Problem(
+            ErrorCode.invalid_request, f"Unexpected broker id, expected {node.broker_id}, but received {wanted.name}"
+        )
+    return loggers.alter(wanted.changes, validate_only=validate_only)
 
 
 def _answer(resource: Any, found: Mapping[tuple[int, str], Problem | None]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 Behaviour:
 * Topics and this broker (resource types 2 and 4); all properties that config_table.py knows, or the requested ones;
-  null and an empty list both request all. Other types: INVALID_REQUEST, with words that name the type.
+  null and an empty list both request all. The levels of this broker's loggers (type 8, KIP-412). Other types:
+  INVALID_REQUEST, with words that name the type.
 * Each value comes with its source; with synonyms, also with the values that it overrides.
 * An empty broker name requests the dynamic settings of all brokers.
 * A property is read-only if it cannot be changed while the broker runs.
@@ -18,7 +19,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.dynamic_settings.altering import BROKER, TOPIC, unserved
+from highwater.broker.dynamic_settings import loggers
+from highwater.broker.dynamic_settings.altering import BROKER, BROKER_LOGGER, TOPIC, unserved
 from highwater.broker.dynamic_settings.following import usable_topic_settings
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
@@ -58,13 +60,19 @@ def _describe(node: Node, resource: Any, request: Any) -> Answer:
             return answer | _problem(ErrorCode.unknown_topic_or_partition, "This server does not host this topic.")
         overrides = usable_topic_settings(topic.name, node.store.topic_config(topic.name))
         entries = describe_topic_config(TopicConfig(node.config, overrides))
-    elif resource.resource_type == BROKER:
-        if resource.resource_name not in ("", str(node.broker_id)):
+    elif resource.resource_type in (BROKER, BROKER_LOGGER):
+        may_be_empty = resource.resource_type == BROKER
+        if resource.resource_name != str(node.broker_id) and (resource.resource_name or not may_be_empty):
             return answer | _problem(
                 ErrorCode.invalid_request,
                 f"Unexpected broker id, expected {node.broker_id}, but received {resource.resource_name}",
             )
-        entries = _describe_broker_config(node.config) if resource.resource_name else _describe_defaults(node.config)
+        if resource.resource_type == BROKER_LOGGER:
+            entries = _describe_loggers()
+        elif resource.resource_name:
+            entries = _describe_broker_config(node.config)
+        else:
+            entries = _describe_defaults(node.config)
     else:
         return answer | _problem(*unserved(resource.resource_type))
     wanted = set(resource.configuration_keys or ())
@@ -109,6 +117,11 @@ def _describe_broker_config(config: BrokerConfig) -> Iterator[dict[str, Any]]:
             synonyms.append((name, row.default, Source.DEFAULT))
         source = synonyms[0][2] if synonyms else Source.DEFAULT
         yield _entry(row, config.value(name), source, synonyms, read_only=name not in DYNAMIC_BROKER_PROPERTIES)
+
+
+def _describe_loggers() -> Iterator[dict[str, Any]]:
+    for name, level in loggers.levels().items():
+        yield {"name": name, "value": level, "read_only": False, "config_source": Source.DYNAMIC_BROKER_LOGGER}
 
 
 def _entry(

@@ -2,6 +2,7 @@
 
 Behaviour:
 * Topics and brokers, each by itself; operations 0 set, 1 delete, 2 append to a list, 3 subtract from one (KIP-339).
+* Loggers of this broker (type 8, KIP-412): operations 0 and 1, until the broker stops.
 * A resource named twice in a request fails with INVALID_REQUEST, both times.
 * The checks and their error codes are those of broker.dynamic_settings.altering. Nothing changes with validate_only.
 """

@@ -44,7 +44,6 @@ def described(node: NodeHarness, kind: int, name: str, *keys: str) -> dict[str, 
 @pytest.mark.parametrize(
     ("kind", "refusal"),
     [
-        (8, "The levels of a broker's loggers (resource type 8) are"),
         (16, "Subscriptions to metrics of clients (resource type 16) are"),
         (32, "Settings of groups (resource type 32) are"),
         (99, "Resource type 99 is"),
@@ -59,7 +58,7 @@ def test_a_refusal_names_what_has_no_settings_here(node: NodeHarness, kind: int,
     for answer in (asked, incrementally(node, kind, "x", ("key", SET, "1")), wholly(node, kind, "x", key="1")):
         assert (answer.error_code, answer.error_message) == (
             ErrorCode.invalid_request,
-            f"{refusal} not supported: this broker has settings of topics and brokers alone.",
+            f"{refusal} not supported: this broker has settings of topics, of brokers and of their loggers.",
         )
 
 
@@ -128,7 +127,7 @@ def test_resources_that_cannot_be_altered(node: NodeHarness) -> None:
     for kind, name, error_code in (
         (TOPIC, "nowhere", ErrorCode.unknown_topic_or_partition),
         (BROKER, "7", ErrorCode.invalid_request),
-        (8, "0", ErrorCode.invalid_request),
+        (16, "0", ErrorCode.invalid_request),
     ):
         assert incrementally(node, kind, name, ("flush.ms", SET, "5")).error_code == error_code
     resource = {"resource_type": TOPIC, "resource_name": "t", "configs": []}

@@ -367,3 +367,18 @@ _DUMPED_FIELDS = {
     "crc": "crc",
 }
 """Names of Kafka's tool, and ours."""
+
+
+@case
+def broker_loggers(broker: RunningBroker) -> None:
+    tool = ("kafka.admin.ConfigCommand", "--bootstrap-server", broker.address)
+    loggers = ("--entity-type", "broker-loggers", "--entity-name", "0")
+    name = "highwater.broker.server.broker"
+    assert f"{name}=INFO" in succeed(*tool, *loggers, "--describe")
+    succeed(*tool, *loggers, "--alter", "--add-config", f"{name}=DEBUG")
+    assert f"{name}=DEBUG" in succeed(*tool, *loggers, "--describe")
+    succeed(*tool, *loggers, "--alter", "--delete-config", name)
+    assert f"{name}=INFO" in succeed(*tool, *loggers, "--describe")
+    refused = kafka_tool(*tool, *loggers, "--alter", "--add-config", f"{name}=LOUD")
+    assert refused.returncode == 1, refused.stdout
+    assert "it is not a supported log level" in refused.stdout + refused.stderr
