@@ -60,6 +60,8 @@ _NEED_THE_CLUSTER: Final = frozenset(
         "txn_offset_commit",
         "describe_configs",
         "describe_cluster",
+        "list_config_resources",
+        "describe_topic_partitions",
     )
 )
 """APIs that would return errors about topics and brokers that the broker does not know yet."""

@@ -138,7 +138,7 @@ def _answer(node: Node, context: RequestContext, request: MetadataRequest) -> Pa
     cluster = node.cluster
     brokers = live_brokers(node, context)
     access = access_of(node, context, "Metadata")
-    describe = _Description(
+    describe = Description(
         node,
         context.version,
         {broker.node_id for broker in brokers},
@@ -146,7 +146,7 @@ def _answer(node: Node, context: RequestContext, request: MetadataRequest) -> Pa
         tells_operations=request.include_topic_authorized_operations,
     )
     if request.topics is None:
-        topics = [describe.topic(view) for view in cluster.topics() if _may_see(access, view.name)]
+        topics = [describe.topic(view) for view in cluster.topics() if may_see(access, view.name)]
     else:
         # A topic that is named twice is described once.
         found = [_find(node, wanted, describe, access) for wanted in paced(dict.fromkeys(paced(request.topics)))]
@@ -190,12 +190,12 @@ def _operations_on_cluster(access: Access | None) -> int:
     return CLUSTER_OPERATIONS if access is None else cluster_operations(access)
 
 
-def _may_describe(access: Access | None, topic: str) -> bool:
+def may_describe(access: Access | None, topic: str) -> bool:
     return access is None or access.to_topic(Operation.DESCRIBE, topic)
 
 
-def _may_see(access: Access | None, topic: str) -> bool:
-    """Return what `_may_describe` does; a topic that nobody named is left out, and that is no denial."""
+def may_see(access: Access | None, topic: str) -> bool:
+    """Return what `may_describe` does; a topic that nobody named is left out, and that is no denial."""
     return access is None or access.to_topic(Operation.DESCRIBE, topic, is_told=False)
 
 
@@ -224,16 +224,16 @@ def _reachable(node: Node, context: RequestContext, known: Iterable[BrokerInfo])
     return brokers
 
 
-def _find(node: Node, wanted: RequestedTopic, describe: _Description, access: Access | None) -> TopicMetadata:
+def _find(node: Node, wanted: RequestedTopic, describe: Description, access: Access | None) -> TopicMetadata:
     if wanted.name is None or wanted.topic_id != ZERO_UUID:
         view = node.cluster.topic(wanted.topic_id)
         if view is None:
             return TopicMetadata(ErrorCode.unknown_topic_id, None, wanted.topic_id)
-        if not _may_describe(access, view.name):
+        if not may_describe(access, view.name):
             return TopicMetadata(TOPIC_DENIED, None, wanted.topic_id)
         return describe.topic(view)
     name = wanted.name
-    if not _may_describe(access, name):
+    if not may_describe(access, name):
         return TopicMetadata(TOPIC_DENIED, name, is_internal=name in INTERNAL_TOPICS)
     view = node.cluster.topic(name)
     if view is not None:
@@ -244,7 +244,7 @@ def _find(node: Node, wanted: RequestedTopic, describe: _Description, access: Ac
 
 
 def _created(
-    node: Node, missing: TopicMetadata, problems: Mapping[str, ErrorCode], describe: _Description
+    node: Node, missing: TopicMetadata, problems: Mapping[str, ErrorCode], describe: Description
 ) -> TopicMetadata:
     """Return the answer for a topic after the attempt to create it."""
     name = missing.name or ""
@@ -254,7 +254,7 @@ def _created(
     return missing if view is None else describe.topic(view)
 
 
-class _Description:
+class Description:
     """Describes topics for one client (ZkMetadataCache.getPartitionMetadata)."""
 
     def __init__(

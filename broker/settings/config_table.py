@@ -210,6 +210,7 @@ BROKER_PROPERTIES: Final = {
         honoured("producer.id.expiration.ms", INT, 86_400_000, 1),
         honoured("fetch.max.bytes", INT, 57_671_680, 1024),
         honoured("max.incremental.fetch.session.cache.slots", INT, 1000, 0),
+        honoured("max.request.partition.size.limit", INT, 2000, 1),
         honoured("compression.type", STRING, "producer", None, None, *COMPRESSION_TYPES),
         honoured("compression.gzip.level", INT, -1, -1, 9),
         honoured("compression.zstd.level", INT, 3, -131_072, 22),

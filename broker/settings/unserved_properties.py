@@ -52,7 +52,6 @@ UNSERVED_PROPERTIES: Final = (
             ("ssl.trustmanager.algorithm", STRING, "PKIX", _NOT_JAVAS_TLS),
             ("replica.socket.receive.buffer.bytes", INT, 65_536, "it is left to the kernel's tuning"),
             ("offsets.commit.required.acks", SHORT, -1, "a commit always waits for the high watermark"),
-            ("max.request.partition.size.limit", INT, 2000, "DescribeTopicPartitions is not served"),
             ("metrics.num.samples", INT, 2, "there is no JMX"),
             ("metrics.recording.level", STRING, "INFO", "there is no JMX"),
             ("metrics.sample.window.ms", LONG, 30_000, "there is no JMX"),

@@ -25,6 +25,7 @@ GUARDS: Final[Mapping[str, Guard | None]] = {
     "produce": _IN_THE_HANDLER,
     "fetch": _IN_THE_HANDLER,
     "metadata": _IN_THE_HANDLER,
+    "describe_topic_partitions": _IN_THE_HANDLER,
     "list_offsets": topics.LIST_OFFSETS,
     "offset_for_leader_epoch": topics.OFFSET_FOR_LEADER_EPOCH,
     "create_topics": topics.create_topics,
@@ -57,6 +58,7 @@ GUARDS: Final[Mapping[str, Guard | None]] = {
     "list_transactions": transactions.list_transactions,
     # Administration
     "describe_configs": of_settings(Operation.DESCRIBE_CONFIGS, "results", configs=[]),
+    "list_config_resources": of_cluster(Operation.DESCRIBE_CONFIGS, whole(config_resources=[])),
     "alter_configs": of_settings(Operation.ALTER_CONFIGS, "responses"),
     "incremental_alter_configs": of_settings(Operation.ALTER_CONFIGS, "responses"),
     "describe_acls": of_cluster(_DESCRIBE, whole_with_message(resources=[])),

@@ -107,6 +107,8 @@ APIS: Final = {
         Api(66, "list_transactions", 0, 2, 0),
         # Refused, as Kafka does where `group.version` is 0: librdkafka waits for ever where the API is not there.
         Api(68, "consumer_group_heartbeat", 0, 1, 0, items_max=ONE_STEP_ITEMS_MAX),
+        Api(74, "list_config_resources", 0, 1, 0),
+        Api(75, "describe_topic_partitions", 0, 0, 0),
     )
 }
 

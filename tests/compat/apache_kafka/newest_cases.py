@@ -86,6 +86,22 @@ def _asked(broker: RunningBroker, metric: str, label: str, request: str) -> dict
 
 
 @case
+def newest_topics_are_described_page_by_page(broker: RunningBroker) -> None:
+    """The Java client asks DescribeTopicPartitions where it is served, and goes on at the cursor."""
+    for name, partitions in (("first", 3), ("second", 4)):
+        _succeed(broker, "TopicCommand", "--create", "--topic", name, "--partitions", str(partitions))
+    described = _succeed(broker, "TopicCommand", "--describe", "--partition-size-limit-per-response", "2")
+    assert re.findall(r"^Topic: (\w+)", described, re.MULTILINE) == ["first", "second"], described
+    assert re.findall(r"\tPartition: (\d)", described) == [*"012", *"0123"], described
+    assert _asked(broker, "requests", "version", "DescribeTopicPartitions") == {"0": 4}, "seven partitions by two"
+
+
+@case
+def newest_resources_with_settings_are_listed(broker: RunningBroker) -> None:
+    assert _succeed(broker, "ClientMetricsCommand", "--list").split() == []
+
+
+@case
 def newest_transactional_message_copier(broker: RunningBroker) -> None:
     lines = [f"{number}" for number in range(1000)]
     _succeed(broker, "TopicCommand", "--create", "--topic", "input")

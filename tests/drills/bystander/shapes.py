@@ -25,6 +25,8 @@ _MAKES_TOPICS: Final = ("create_topics",)
 """APIs of which each distinct name is a folder on the disk."""
 _DIGITS: Final = b"0000000"
 _NUMBER: Final = bytes.fromhex("5afebabe")
+_NULLABLE: Final = "nullable"
+_PRESENT: Final = b"\x01"
 _STRINGS: Final = {
     "group_id": "group",
     "host": "*",
@@ -101,17 +103,21 @@ def _entity(name: str, version: int) -> type[Any]:
 
 
 def _fields(entity: type[Any]) -> Iterator[tuple[str, Any, str, bool]]:
-    """Yield (name, type, Kafka's type, is an array) of each field that has no tag."""
+    """Yield (name, type, Kafka's type, is an array) of each field that has no tag.
+
+    In the place of Kafka's type an entity that may be null has _NULLABLE.
+    """
     hints = typing.get_type_hints(entity)
     for field in dataclasses.fields(entity):
         if "tag" in field.metadata:
             continue
-        hint = hints[field.name]
+        hint, kafka_type = hints[field.name], field.metadata.get("kafka_type", "")
         if typing.get_origin(hint) in (types.UnionType, typing.Union):
             hint = next(choice for choice in typing.get_args(hint) if choice is not types.NoneType)
+            kafka_type = _NULLABLE if dataclasses.is_dataclass(hint) else kafka_type
         is_array = typing.get_origin(hint) is tuple
         kind = typing.get_args(hint)[0] if is_array else hint
-        yield field.name, kind, field.metadata.get("kafka_type", ""), is_array
+        yield field.name, kind, kafka_type, is_array
 
 
 def _arrays(entity: type[Any]) -> Iterator[tuple[str, ...]]:
@@ -186,7 +192,8 @@ def _one(
 ) -> bytes:
     """One value. `long` is the path from here to what is long: empty if it is this one, None if it is elsewhere."""
     if dataclasses.is_dataclass(kind):
-        return _body(typing.cast("type[Any]", kind), flexible, widened, long or (), numbered=numbered)
+        body = _body(typing.cast("type[Any]", kind), flexible, widened, long or (), numbered=numbered)
+        return _PRESENT + body if kafka_type == _NULLABLE else body
     match kafka_type:
         case "string":
             if long is not None:
