@@ -54,7 +54,7 @@ _ROOMS: Final = ("broker", "common", "highwater/kafka")
 _RECIPE: Final = ("setup.py", "constraints.txt")
 _SHARED: Final = f"__mypyc{SUFFIX}"
 """Ends the name of the file that has the code of all hot modules; the others have their names."""
-_HALF: Final = "for half of the CPU time of a request"
+_CHEAPER: Final = "with which a request takes less CPU time"
 
 
 def asked() -> str:
@@ -119,9 +119,9 @@ def _find(root: Path) -> tuple[Path | None, str]:
     if not (root / "setup.py").is_file():
         beside = root.joinpath(*MODULES[-1].split(".")[1:])
         is_there = beside.with_name(beside.name + SUFFIX).is_file()
-        return None, "" if is_there else f"a compiled wheel has machine code, {_HALF} (docs/install.md)"
+        return None, "" if is_there else f"a compiled wheel has machine code, {_CHEAPER} (docs/install.md)"
     if not builds(root).is_dir():
-        return None, f"make setup compiles them, {_HALF}"
+        return None, f"make setup makes machine code, {_CHEAPER}"
     place = _by_looks(root) or build_of(root)
     if not place.is_dir():
         return None, "the sources are not those that were compiled; make setup compiles them again"

@@ -17,11 +17,13 @@ import sysconfig
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Final, NamedTuple
 
 from highwater.common.atomic_files import write_atomically
 from highwater.common.compiled import MODULES, ROOT, build_of, looks, seen
 
+_LONGEST: Final = 200
 _KEPT: Final = 3
 """Builds of other sources, as of another branch."""
 
@@ -43,9 +45,10 @@ class Missing(NamedTuple):
 def missing() -> Missing | None:
     # Another Python than Debian's has its headers, or Debian has none for it.
     headers = ("python3-dev",) if sys.base_prefix == "/usr" else ()
-    compiler = os.environ.get("CC", "cc")
-    if shutil.which(compiler) is None:
-        return Missing(f"there is no C compiler {compiler}", ("gcc", "libc6-dev", *headers))
+    if (named := os.environ.get("CC")) and shutil.which(named.split()[0]) is None:
+        return Missing(f"there is no compiler {named}, which CC names", ())
+    if not named and shutil.which("cc") is None:
+        return Missing("there is no C compiler", ("gcc", "libc6-dev", *headers))
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
         return Missing(f"there are no headers of Python in {sysconfig.get_path('include')}", headers)
     return None
@@ -80,11 +83,11 @@ def _build(root: Path, place: Path, environment: Mapping[str, str]) -> None:
         raise CannotCompileError(str(lacks))
     unfinished = place.with_name("unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    log = place.with_name("log")
+    objects, log = place.with_name("objects"), place.with_name("log")
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--build-lib", str(unfinished)]
     with log.open("w") as output:
         done = subprocess.run(
-            [*command, "--build-temp", str(place.with_name("objects"))],
+            [*command, "--build-temp", str(objects)],
             cwd=root,
             env={**environment, "HIGHWATER_COMPILED": "1"},
             stdin=subprocess.DEVNULL,
@@ -95,7 +98,8 @@ def _build(root: Path, place: Path, environment: Mapping[str, str]) -> None:
     if done.returncode != 0:
         said = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
         why = next((line for line in said if "error" in line.lower()), said[-1] if said else "no reason given")
-        raise CannotCompileError(f"{why} (all of it: {log})")
+        raise CannotCompileError(f"{shorten(why, _LONGEST)} (all of it: {log})")
+    shutil.rmtree(objects, ignore_errors=True)
     if build_of(root) != place:
         raise CannotCompileError("the sources changed meanwhile; try again")
     unfinished.rename(place)
@@ -123,7 +127,7 @@ def main(arguments: Sequence[str]) -> int:
         if compile_hot_modules(ROOT):
             sys.stdout.write(f"==> Compiled in {time.monotonic() - started:.0f} s\n")
     except CannotCompileError as error:
-        sys.stderr.write(f"the broker runs as Python, with twice the CPU time of a request: {error}\n")
+        sys.stderr.write(f"the broker runs as Python, and a request takes more CPU time: {error}\n")
         return 1
     return 0
 

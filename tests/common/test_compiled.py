@@ -141,7 +141,7 @@ def with_a_build(checkout: Path) -> Path:
 def test_a_checkout_runs_what_was_built_of_its_sources(checkout: Path) -> None:
     assert compiled._find(checkout) == (
         None,
-        "make setup compiles them, for half of the CPU time of a request",
+        "make setup makes machine code, with which a request takes less CPU time",
     )
     place = with_a_build(checkout)
     assert place.parent == builds(checkout)
@@ -191,7 +191,7 @@ def test_machine_code_that_cannot_be_loaded_is_a_reason(checkout: Path) -> None:
 def test_a_wheel_has_it_or_says_which_one_has(tmp_path: Path) -> None:
     assert compiled._find(tmp_path) == (
         None,
-        "a compiled wheel has machine code, for half of the CPU time of a request (docs/install.md)",
+        "a compiled wheel has machine code, with which a request takes less CPU time (docs/install.md)",
     )
     (tmp_path / "kafka/records").mkdir(parents=True)
     (tmp_path / f"kafka/records/batch{SUFFIX}").touch()
@@ -227,7 +227,7 @@ def test_a_compiled_wheel_runs_as_python_where_that_is_asked(
         ("2", "COMPILED is '2': set 0 for Python, 1 for machine code alone, or nothing"),
         (
             "1",
-            "COMPILED=1, and there is no machine code to run: a compiled wheel has machine code, for half of the CPU",
+            "COMPILED=1, and there is no machine code to run: a compiled wheel has machine code, with which CPU",
         ),
     ],
 )

@@ -70,6 +70,7 @@ def test_a_build_that_is_killed_leaves_none_and_is_made_anew(checkout: Path) -> 
     [
         ("print('cc: fatal error: no room\\n1 warning'); sys.exit(1)", "cc: fatal error: no room (all of it: {log})"),
         ("sys.exit('setup.py: one line')", "setup.py: one line (all of it: {log})"),
+        ("sys.exit('error: ' + 'long ' * 100)", "error:" + " long" * 37 + " [...] (all of it: {log})"),
         ("Path('broker/new.py').touch()", "the sources changed meanwhile; try again"),
     ],
 )
@@ -82,10 +83,14 @@ def test_what_fails_is_one_line(does: str, says: str, checkout: Path) -> None:
 
 
 def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("CC", "/nowhere/cc")
     monkeypatch.setattr(sys, "base_prefix", "/usr")
-    assert compiling.missing() == Missing("there is no C compiler /nowhere/cc", ("gcc", "libc6-dev", "python3-dev"))
-    monkeypatch.setenv("CC", "sh")
+    monkeypatch.setenv("CC", "/nowhere/cc -m64")
+    assert str(compiling.missing()) == "there is no compiler /nowhere/cc -m64, which CC names"
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert compiling.missing() == Missing("there is no C compiler", ("gcc", "libc6-dev", "python3-dev"))
+    (tmp_path / "cc").write_text("#!/bin/sh\n")
+    (tmp_path / "cc").chmod(0o755)
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     assert compiling.missing() == Missing(f"there are no headers of Python in {tmp_path}", ("python3-dev",))
     monkeypatch.setattr(sys, "base_prefix", "/opt/python")
@@ -125,7 +130,7 @@ def test_the_command_says_one_line_and_names_packages(
     assert compiling.main(["--packages"]) == 0
     assert compiling.main([]) == 1
     why = "there is no C compiler cc: apt-get install gcc python3-dev"
-    line = f"the broker runs as Python, with twice the CPU time of a request: {why}\n"
+    line = f"the broker runs as Python, and a request takes more CPU time: {why}\n"
     assert capsys.readouterr() == ("gcc python3-dev", line)
     monkeypatch.setattr(compiling, "missing", lambda: None)
     assert compiling.main([]) == 0
