@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata
 from kafka import TopicPartition as KafkaPythonPartition
+from kafka.admin import AbortTransactionSpec, OffsetSpec
+from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 
 from tests.broker.running import RunningBroker, running_broker, start_broker
 
@@ -141,6 +143,39 @@ def test_kafka_python_commits_and_aborts(broker: RunningBroker) -> None:
     consumer.close()
     assert seen == {b"1": 2, b"3": 2}
     assert sorted(read(broker, "kafka-python", partitions=2)) == ["1", "1", "3", "3"]
+
+
+@pytest.mark.parametrize("release", [None, *(release for release in BROKER_API_VERSIONS if release >= (3, 9))])
+def test_kafka_python_that_is_told_of_a_release_asks_for_nothing_else(
+    broker: RunningBroker, release: tuple[int, int] | None
+) -> None:
+    """It takes the versions of that release, whatever ApiVersions says: one that is not served ends its connection."""
+    told: dict[str, Any] = {"bootstrap_servers": broker.address, "api_version": release}
+    topic = f"told-{release}".replace(", ", ".").translate({40: None, 41: None})
+    create(broker, topic)
+    partition = KafkaPythonPartition(topic, 0)
+    producer = KafkaProducer(transactional_id=topic, **told)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"in").get(TIMEOUT_S)
+    producer.send_offsets_to_transaction({partition: OffsetAndMetadata(1, "", -1)}, topic)
+    producer.commit_transaction()
+    consumer = KafkaConsumer(topic, group_id="reader", auto_offset_reset="earliest", **told)
+    assert next(consumer).value == b"in"
+    consumer.commit()
+    consumer.close()
+    admin = KafkaAdminClient(**told)
+    assert admin.list_partition_offsets({partition: OffsetSpec.LATEST})[partition].offset == 2
+    assert admin.list_group_offsets(topic)[topic][partition].offset == 1
+    assert admin.describe_log_dirs()
+    producer.begin_transaction()
+    producer.send(topic, b"hanging").get(TIMEOUT_S)
+    (hanging,) = admin.describe_producers([partition])[partition].active_producers
+    admin.abort_transaction(AbortTransactionSpec(partition, hanging.producer_id, hanging.producer_epoch, 0))
+    assert read(broker, topic) == ["in"]
+    admin.close()
+    producer.close(0)
+    assert "is not served" not in broker.log_text()
 
 
 def test_readers_wait_for_an_open_transaction_and_see_all_of_it_at_once(broker: RunningBroker) -> None:

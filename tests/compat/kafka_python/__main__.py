@@ -75,7 +75,7 @@ def run_integration_tests(report: Report, cases: list[str], processes: int | Non
         with running_broker(log_directory, properties=PROPERTIES, processes=processes) as broker:
             environment = {
                 "KAFKA_URI": f"kafka://{broker.address}",
-                "KAFKA_VERSION": "3.9.0",
+                "KAFKA_VERSION": "4.3.0",
                 "KAFKA_ROOT": temporary,  # must exist; holds Kafka when the tests start one themselves
                 "PYTHONPATH": str(ROOT),  # where pytest finds the plugin below
             }

@@ -136,10 +136,6 @@ def test_ranges_are_those_of_kafka(api: Api) -> None:
     assert api.max_version >= most
 
 
-# What kafka-python sends at most, whatever the release allows: in its producer/transaction_manager.py and sender.py.
-KAFKA_PYTHON_SENDS = {0: 9, 26: 3, 28: 3}
-
-
 def test_a_client_that_guesses_the_release_guesses_one_whose_versions_are_here() -> None:
     """kafka-python, when its user names no newer release than it guesses, asks by the versions of the named one."""
     ours = {api.key: (api.min_version, api.max_version) for api in APIS.values()}
@@ -150,7 +146,7 @@ def test_a_client_that_guesses_the_release_guesses_one_whose_versions_are_here()
         (release, key, ours[key], most)
         for release in releases
         for key, (_, most) in BROKER_API_VERSIONS[release].items()
-        if key in ours and ours[key][1] < min(most, KAFKA_PYTHON_SENDS.get(key, most))
+        if key in ours and ours[key][1] < most
     }
     assert missing == set()
 
