@@ -30,6 +30,8 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _VERSION: Final = "0"
 _MOST_DIGITS: Final = 19
 """The digits of a number of 64 bits. Python refuses to read a number with thousands of digits."""
+_TWO_NUMBERS: Final = re.compile(rf"(-?\d{{1,{_MOST_DIGITS}}}) (-?\d{{1,{_MOST_DIGITS}}})", re.ASCII)
+_OFFSET_LINE: Final = re.compile(rf"([^ ]+) {_TWO_NUMBERS.pattern}", re.ASCII)
 
 
 class MalformedFile(Exception):  # noqa: N818 - it names the thing found
@@ -53,11 +55,9 @@ def offset_line(key: TopicPartition, offset: int) -> str:
 def decode_offsets(text: bytes) -> dict[TopicPartition, int]:
     offsets = {}
     for line in _decode(text):
-        topic, separator, numbers = line.partition(" ")
-        partition, offset = _two_numbers(numbers, line)
-        if not separator or not topic:
+        if (found := _OFFSET_LINE.fullmatch(line)) is None:
             raise MalformedFile(f"line {line!r} is not 'topic partition offset'")
-        offsets[topic, partition] = offset
+        offsets[found[1], int(found[2])] = int(found[3])
     return offsets
 
 
@@ -66,7 +66,12 @@ def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
 
 
 def decode_epochs(text: bytes) -> list[tuple[int, int]]:
-    return [_two_numbers(line, line) for line in _decode(text)]
+    epochs = []
+    for line in _decode(text):
+        if (found := _TWO_NUMBERS.fullmatch(line)) is None:
+            raise MalformedFile(f"line {line!r} is not two numbers")
+        epochs.append((int(found[1]), int(found[2])))
+    return epochs
 
 
 def encode_topic_id(topic_id: uuid.UUID) -> str:
@@ -135,10 +140,3 @@ def _check_version(version: str) -> None:
         raise MalformedFile(f"its version is {version!r}, not a number")
     if version.strip() != _VERSION:
         raise NewerVersion(f"its version is {version}, and this broker knows {_VERSION}")
-
-
-def _two_numbers(text: str, line: str) -> tuple[int, int]:
-    found = re.fullmatch(rf"(-?\d{{1,{_MOST_DIGITS}}}) (-?\d{{1,{_MOST_DIGITS}}})", text, re.ASCII)
-    if found is None:
-        raise MalformedFile(f"line {line!r} does not end in two numbers")
-    return int(found[1]), int(found[2])

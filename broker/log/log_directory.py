@@ -205,7 +205,8 @@ class LogDirectory:
         self.high_watermarks = self._read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
         self.clean_offsets = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         self._checkpointed = {*recovery_points, *log_start_offsets, *self.high_watermarks}
-        self.gone = {key: offset for key, offset in recovery_points.items() if offset > 0 and key not in keys}
+        gone = recovery_points.keys() - set(keys)
+        self.gone = {key: offset for key in gone if (offset := recovery_points[key]) > 0}
         # The mark is removed before any file changes, so that a crash from here on counts as an unclean stop.
         is_clean = self._files.exists(self.path / CLEAN_SHUTDOWN)
         if is_clean:

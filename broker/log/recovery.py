@@ -152,7 +152,8 @@ class LogLoader:
         producer_states, snapshot_offset = _read_snapshot(
             self.files, self.directory, snapshots, log_start_offset, replay_end
         )
-        _replay(segments[:recover_from], max(snapshot_offset, log_start_offset), producer_states)
+        if (replay_start := max(snapshot_offset, log_start_offset)) < replay_end:
+            _replay(segments[:recover_from], replay_start, producer_states)
         if must_recover:
             log_end_offset = self._recover(segments, recover_from, sizes, leader_epochs, producer_states)
 

@@ -164,10 +164,10 @@ def test_a_partition_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     directory = open_directory(RealFiles(), tmp_path)
     directory.create_partition("t", 0, TOPIC_ID)
     directory.close()
-    log = tmp_path / "t-0" / "00000000000000000000.index"
-    log.unlink()
-    log.mkdir()
-    assert refusal(tmp_path) == f"{log} cannot be used: Is a directory; mend that and start again"
+    path = tmp_path / "t-0" / "partition.metadata"
+    path.unlink()
+    path.mkdir()
+    assert refusal(tmp_path) == f"{path} cannot be used: Is a directory; mend that and start again"
 
 
 def test_somebodys_other_directory_is_left_alone(tmp_path: Path) -> None:

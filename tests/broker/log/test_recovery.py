@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -179,17 +180,17 @@ def test_a_byte_wrong_anywhere_in_the_tail_cuts_from_its_batch_on() -> None:
 def test_batches_are_checked_whatever_is_read_at_once(damage: str) -> None:
     """Batches that lie across the ends of what is read at once, and larger ones."""
     rng = random.Random(damage)
-    config = LogConfig(segment_bytes=16 << 20)
+    config = LogConfig(segment_bytes=32 << 20, max_message_bytes=8 << 20)
     files = SimulatedFiles()
     directory, log = new_log(files, config)
-    for _ in range(80):
-        largest = rng.choice((100, 3_000, 90_000, 600_000))
+    for number in range(80):
+        largest = rng.choice((100, 3_000, 90_000, 600_000) if number < 60 else (100, 3_000, 2_500_000))
         append(log, batch(rng.randbytes(rng.randint(1, largest))))
     path = PARTITION / file_name(0, ".log")
     content = files.read(path)
     starts = [position for position, _ in headers(content)]
     edges = [edge + at for edge in range(WINDOW_BYTES, len(content), WINDOW_BYTES) for at in (-1, 0, 1, 60, 61)]
-    for position in rng.sample([*starts, *edges], 8):
+    for position in rng.sample(starts, 4) + rng.sample(edges, 4):
         expected = bisect_right(starts, position) - 1 if damage != "none" else 80
         damaged = bytearray(content)
         if damage == "bit":
@@ -299,6 +300,23 @@ def test_after_a_clean_stop_only_the_end_is_looked_at() -> None:
     assert log.log_end_offset == 27
     assert files.read(path) == content
     directory.close()
+
+
+def test_after_a_clean_stop_a_small_log_is_loaded_without_its_indexes() -> None:
+    files = crashed(clean=True)
+    read: list[str] = []
+    real_read = SimulatedFiles.read
+
+    def noted(self: SimulatedFiles, path: Path) -> bytes:
+        read.append(path.suffix)
+        return real_read(self, path)
+
+    with patch.object(SimulatedFiles, "read", noted):
+        _, log = reopened(files)
+        assert ".snapshot" in read
+        assert not {".index", ".timeindex"}.intersection(read)
+        assert read_all(log) == [(i, value(i)) for i in range(30)]
+        assert ".index" in read
 
 
 def test_a_missing_active_segment_leaves_what_is_before_it() -> None:
