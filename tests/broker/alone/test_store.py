@@ -13,7 +13,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.alone.store import FILE_NAME, EmbeddedMetadataStore
-from highwater.broker.features import NOTHING, Range, Supported, Update, updating
+from highwater.broker.features import NOTHING, SERVED, Range, Supported, Update, updating
 from highwater.broker.log.checkpoint import encode_topic_id
 from highwater.broker.log.files import RealFiles
 from highwater.broker.settings import metadata_tree
@@ -25,8 +25,8 @@ from highwater.kafka.protocol.problem import Problem
 CREDENTIAL = "salt=AA==,stored_key=AA==,server_key=AA==,iterations=4096"
 
 
-def open_store(directory: Path, cluster_id: str = "c") -> EmbeddedMetadataStore:
-    store = EmbeddedMetadataStore(RealFiles(), directory, cluster_id)
+def open_store(directory: Path, cluster_id: str = "c", supported: Supported = SERVED) -> EmbeddedMetadataStore:
+    store = EmbeddedMetadataStore(RealFiles(), directory, cluster_id, supported)
     store.begin_epoch()
     return store
 
@@ -52,7 +52,7 @@ def test_everything_is_there_at_the_next_start(tmp_path: Path) -> None:
 
 
 def test_the_file_reads_like_kafkas_znodes(tmp_path: Path) -> None:
-    store = open_store(tmp_path, "cluster-id")
+    store = open_store(tmp_path, "cluster-id", {})
     record = topic("t", 2, **{"retention.ms": "1"})
     store.put_topics([record])
     store.next_producer_id_block(7)

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.features import UNKNOWN_EPOCH, Features, Finalised, Range
+from highwater.broker.features import SERVED, UNKNOWN_EPOCH, Features, Finalised, Range
 from highwater.broker.handlers import list_offsets
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.slices import Steps
@@ -31,8 +31,10 @@ class TestApiVersions:
         told = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
         assert told == {api.key: (api.min_version, api.max_version) for api in APIS.values()}
         if version >= 3:
-            assert answer.supported_features == answer.finalized_features == ()
-            assert answer.finalized_features_epoch == UNKNOWN_EPOCH
+            supported = {name: levels for name, levels in SERVED.items() if version >= 4 or levels.min_level > 0}
+            assert {each.name: (each.min_version, each.max_version) for each in answer.supported_features} == supported
+            all_levels = {name: levels.max_level for name, levels in SERVED.items()}
+            assert {each.name: each.max_version_level for each in answer.finalized_features} == all_levels
 
     def test_features_are_told_as_they_are_now(self, node: NodeHarness) -> None:
         """KIP-584. A client below v4 cannot read a supported feature whose least level is 0 (KAFKA-17011)."""
