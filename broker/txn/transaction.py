@@ -312,7 +312,8 @@ class Transaction:
         if producer.producer_id != kept.producer.producer_id and not has_new_id:
             return refuse(ErrorCode.invalid_producer_id_mapping)
         is_retry = self.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT) and (
-            has_new_id or producer.epoch + 1 == kept.producer.epoch
+            # No producer gets the highest epoch, which a fence of version 1 may have left.
+            has_new_id or producer.epoch + 1 == kept.producer.epoch <= LAST_EPOCH
         )
         if not is_retry and producer != kept.producer:
             return refuse(ErrorCode.producer_fenced)
