@@ -28,7 +28,7 @@ class Range(NamedTuple):
 Supported = Mapping[str, Range]
 """The levels that a broker serves, by the name of the feature."""
 
-SERVED: Final[Supported] = MappingProxyType({})
+SERVED: Final[Supported] = MappingProxyType({TRANSACTION_VERSION: Range(0, 2)})
 """What this broker serves. Like Kafka, it leaves out a feature of which it serves level 0 alone."""
 
 UNKNOWN_EPOCH: Final = -1

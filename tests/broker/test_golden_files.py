@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from highwater.broker.features import NOTHING
 from highwater.broker.handlers.dispatch import PendingResponse
 from highwater.broker.log.compaction import compact
 from highwater.broker.log.compaction_job import CleanedGroup
@@ -61,6 +62,8 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
         transaction_state_log_num_partitions="1",
         transaction_partition_verification_enable="false",
     )
+    # Kafka 3.9 has no features.
+    node.node.features.take_up(NOTHING._replace(epoch=node.node.features.finalised.epoch + 1))
     answers = [
         (request, _decoded(request, base64.b64decode(request["answer"])), _decoded(request, _answer(node, request)))
         for request in map(json.loads, (GOLDEN / "requests.jsonl").read_text().splitlines())

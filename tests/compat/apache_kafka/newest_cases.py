@@ -6,7 +6,7 @@ import re
 import urllib.request
 from pathlib import Path
 
-from tests.broker.running import RunningBroker
+from tests.broker.running import RunningBroker, running_broker
 from tests.compat.apache_kafka.case import CODECS, case, succeed
 from tests.compat.apache_kafka.dump import assert_no_complaints
 from tests.compat.apache_kafka.load_cases import Listener
@@ -99,6 +99,42 @@ def newest_topics_are_described_page_by_page(broker: RunningBroker) -> None:
 @case
 def newest_resources_with_settings_are_listed(broker: RunningBroker) -> None:
     assert _succeed(broker, "ClientMetricsCommand", "--list").split() == []
+
+
+@case
+def newest_producer_adds_no_partitions(broker: RunningBroker) -> None:
+    """Version 2 of transactions: records and offsets add their partitions, and each end raises the epoch."""
+    assert broker.stop() == 0
+    properties = ("metrics.listener=HTTP://127.0.0.1:0", "group.initial.rebalance.delay.ms=0")
+    with running_broker(broker.log_dir, properties=properties) as told:
+        _succeed(told, "TopicCommand", "--create", "--topic", "input")
+        _succeed(told, "ConsoleProducer", "--topic", "input", stdin="".join(f"{number}\n" for number in range(1000)))
+        _succeed(told, "TopicCommand", "--create", "--topic", "output")
+        succeed(
+            f"{TOOLS}.TransactionalMessageCopier", "--broker-list", told.address, "--input-topic", "input",
+            "--input-partition", "0", "--output-topic", "output", "--transactional-id", "copier", "--consumer-group",
+            "g", "--transaction-size", "50", "--enable-random-aborts", jars=jars_4(),
+        )  # fmt: skip
+        consume = ("consumer.ConsoleConsumer", "--topic", "output", "--from-beginning", "--timeout-ms", "3000")
+        copied = _succeed(told, *consume, "--isolation-level", "read_committed").splitlines()
+        assert copied == [f"{number}" for number in range(1000)]
+        described = _succeed(told, "TransactionsCommand", "describe", "--transactional-id", "copier").splitlines()
+        columns = dict(zip(described[0].split(), described[1].split(), strict=False))
+        assert int(columns["ProducerEpoch"]) >= 20, described
+        requests = _requests(told)
+        assert not [each for each in requests if each[0] in ("AddPartitionsToTxn", "AddOffsetsToTxn")], requests
+        assert {("EndTxn", 5), ("TxnOffsetCommit", 5)} <= requests, requests
+        assert told.stop() == 0
+    assert_no_complaints(broker.log_dir)
+
+
+def _requests(broker: RunningBroker) -> set[tuple[str, int]]:
+    """The APIs and versions that the broker was asked for."""
+    url = re.findall(r"metrics at (http://\S+)", broker.log_text())[-1]
+    with urllib.request.urlopen(url) as answer:  # noqa: S310 - the URL is http on loopback
+        page = answer.read().decode()
+    line = r'^kafka_network_requestmetrics_requests_total\{request="(\w+)",version="(\d+)"\} (\S+)'
+    return {(api, int(version)) for api, version, count in re.findall(line, page, re.MULTILINE) if float(count)}
 
 
 @case
