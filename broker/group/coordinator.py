@@ -260,6 +260,8 @@ class GroupCoordinator:
         verify: Verify | None,
         offsets: Offsets,
         answer: Callable[[Outcomes], None],
+        *,
+        by_version_2: bool = False,
     ) -> None:
         """Add offsets to the transaction of the producer (id, epoch), if `verify` allows it.
 
@@ -269,7 +271,11 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         partition = self.topic.partition(group_id)
         error = self.refusal(group_id)
-        if error is None and partition is not None and partition.would_begin(producer_id, epoch):
+        if (
+            error is None
+            and partition is not None
+            and partition.would_begin(producer_id, epoch, by_version_2=by_version_2)
+        ):
             refusal = ErrorCode.not_coordinator if verify is None else verify(*producer)
             error = _COMMIT_ERRORS.get(refusal, refusal) or None
         if error is None and group is None:

@@ -134,7 +134,7 @@ def handle(
         and acks != 0
         and (adds or is_asked_elsewhere(node, transactional_id))
     ):
-        unverified = _unverified(find, request)
+        unverified = _unverified(find, request, adds)
         if unverified:
             return _ask_first(node, context, request, transactional_id, unverified)
     answers: list[tuple[str | UUID, list[PartitionProduced]]] = []
@@ -270,14 +270,14 @@ def _count_failure(node: Node, counters: TopicCounters, error_code: ErrorCode) -
     node.counters.failed(PRODUCE, error_code)
 
 
-def _unverified(find: Find, request: ProduceRequest) -> list[tuple[Partition, Producer]]:
+def _unverified(find: Find, request: ProduceRequest, adds: bool) -> list[tuple[Partition, Producer]]:
     """Return the partitions of this broker in which the request begins a transaction, with the producers."""
     found = []
     for topic, partitions in each(request.topics):
         for wanted in each(partitions):
             partition = find(topic, wanted.partition)
             producer = transactional_producer(wanted.records)
-            if partition is not None and producer is not None and partition.would_begin(*producer):
+            if partition is not None and producer is not None and partition.would_begin(*producer, by_version_2=adds):
                 found.append((partition, Producer(*producer)))
     return found
 
@@ -336,7 +336,7 @@ def _append(
     acks: int,
     now_ms: int,
     verify: Verify | None,
-    begins_at_zero: bool,
+    by_version_2: bool,
     allowance: HeaderBudget,
     opening: UnfoldBudget,
 ) -> tuple[PartitionProduced, Appended | None]:
@@ -358,7 +358,7 @@ def _append(
                 acks,
                 now_ms,
                 verify=verify,
-                begins_at_zero=begins_at_zero,
+                by_version_2=by_version_2,
                 allowance=allowance,
                 conformed=header,
             )

@@ -46,6 +46,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     offsets, unknown = requested_offsets(request, node.cluster, node.clock.now_ms())
     if not offsets:
         return _answer(request, unknown, version)
+    adds = version >= _ADDS_FROM
     deferred = Deferred()
 
     def answer(outcomes: Outcomes) -> None:
@@ -65,14 +66,16 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             verify = verifier(
                 node, request.transactional_id, partition, knows_abortable=version >= 4, verified=verified
             )
-        node.groups.commit_in_transaction(request.group_id, committer, producer, verify, offsets, answer)
+        node.groups.commit_in_transaction(
+            request.group_id, committer, producer, verify, offsets, answer, by_version_2=adds
+        )
 
     def answered(verified: Mapping[TopicPartition, Verified]) -> None:
         commit(next(iter(verified.values())))
 
-    if partition is None or not partition.would_begin(*producer):
+    if partition is None or not partition.would_begin(*producer, by_version_2=adds):
         commit(None)
-    elif version >= _ADDS_FROM:
+    elif adds:
         add_to_transaction(node, request.transactional_id, [(partition, producer)], answered)
     elif not is_asked_elsewhere(node, request.transactional_id):
         commit(None)

@@ -134,15 +134,14 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         has_sequence: bool = True,
-        begins_at_zero: bool = False,
+        by_version_2: bool = False,
         marker: EndMarker | None = None,
     ) -> Appended | ErrorCode:
         """Append the batch at the beginning of `records`, with the header from `validate_produced`, and stamp it there.
 
-        Without `has_sequence` a coordinator of this broker writes for the producer. With `begins_at_zero` the first
-        batch of an unknown producer must have sequence 0. With `marker` the batch ends the producer's transaction, and
-        was checked before. After an OSError (the disk is full or broken) the log is as it
-        was.
+        Without `has_sequence` a coordinator of this broker writes for the producer. `by_version_2`: the batch is of a
+        transaction of version 2. With `marker` the batch ends the producer's transaction, and was checked before. After
+        an OSError (the disk is full or broken) the log is as it was.
         """
         config = self.config
         size_bytes = header.size_bytes
@@ -151,7 +150,7 @@ class PartitionLog:
         takes_broker_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         has_producer = header.producer_id != NO_PRODUCER_ID
         if has_producer and marker is None:
-            known = self.producer_states.check(header, has_sequence=has_sequence, begins_at_zero=begins_at_zero)
+            known = self.producer_states.check(header, has_sequence=has_sequence, by_version_2=by_version_2)
             if isinstance(known, ErrorCode):
                 return known
             if known is not None:
@@ -178,7 +177,9 @@ class PartitionLog:
             if (aborted := self.producer_states.end_transaction(appended, marker, append_ms=now_ms)) is not None:
                 segment.note_aborted(aborted)
         elif has_producer:
-            self.producer_states.append(header, base_offset, max_timestamp_ms, append_ms=now_ms)
+            self.producer_states.append(
+                header, base_offset, max_timestamp_ms, append_ms=now_ms, by_version_2=by_version_2
+            )
         if leader_epoch > self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base_offset)
         self._is_changed = True

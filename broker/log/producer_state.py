@@ -88,6 +88,7 @@ class ProducerState:
         "batches",
         "coordinator_epoch",
         "epoch",
+        "is_added",
         "last_append_ms",
         "last_marker",
         "last_timestamp_ms",
@@ -104,6 +105,8 @@ class ProducerState:
         self.last_marker = NO_OFFSET
         """The offset of the marker of its last transaction, if this run wrote it."""
         self.transaction_first_offset = NO_OFFSET
+        self.is_added = False
+        """Whether this run has its open transaction from a client of version 2, so that the coordinator added it."""
 
     @property
     def last_sequence(self) -> int:
@@ -143,15 +146,18 @@ class ProducerStates:
     def get(self, producer_id: int) -> ProducerState | None:
         return self._states.get(producer_id)
 
-    def would_begin(self, producer_id: int, epoch: int) -> bool:
+    def would_begin(self, producer_id: int, epoch: int, *, by_version_2: bool = False) -> bool:
         """Whether a transactional batch of the producer would begin a transaction, or continue one of an older epoch.
 
-        A batch of an older epoch begins nothing: `check` refuses it.
+        A client of version 2 may also have come from version 1, whose end leaves the epoch as it is: what is open may
+        be decided already (KAFKA-18227). A batch of an older epoch begins nothing: `check` refuses it.
         """
         state = self._states.get(producer_id)
         if state is None or epoch > state.epoch:
             return True
-        return epoch == state.epoch and state.transaction_first_offset == NO_OFFSET
+        if epoch < state.epoch:
+            return False
+        return state.transaction_first_offset == NO_OFFSET or (by_version_2 and not state.is_added)
 
     def last_marker(self, producer_id: int) -> int:
         """The offset of the marker of the producer's last transaction; NO_OFFSET if it is not known."""
@@ -169,14 +175,14 @@ class ProducerStates:
         return offset in self._open
 
     def check(
-        self, header: BatchHeader, *, has_sequence: bool = True, begins_at_zero: bool = False
+        self, header: BatchHeader, *, has_sequence: bool = True, by_version_2: bool = False
     ) -> BatchMetadata | ErrorCode | None:
         """Check a produced batch. Returns the batch that it repeats, an error, or None if it may be appended."""
         state = self._states.get(header.producer_id)
         if self._refused and header.base_sequence > self._lowest_refused(header):
             return ErrorCode.out_of_order_sequence_number
         if state is None:
-            is_late = begins_at_zero and header.base_sequence != 0
+            is_late = by_version_2 and header.base_sequence != 0
             return ErrorCode.out_of_order_sequence_number if is_late else None
         if has_sequence and header.producer_epoch == state.epoch:
             last_sequence = header.last_sequence
@@ -231,7 +237,15 @@ class ProducerStates:
             return ErrorCode.transaction_coordinator_fenced
         return None
 
-    def append(self, header: BatchHeader, base_offset: int, timestamp_ms: int, *, append_ms: int = UNKNOWN_MS) -> None:
+    def append(
+        self,
+        header: BatchHeader,
+        base_offset: int,
+        timestamp_ms: int,
+        *,
+        append_ms: int = UNKNOWN_MS,
+        by_version_2: bool = False,
+    ) -> None:
         """Note a batch that was appended, without a check, as replay and replication need it."""
         state = self._states.get(header.producer_id)
         if state is None:
@@ -243,6 +257,7 @@ class ProducerStates:
         state.last_append_ms = append_ms
         if header.is_transactional:
             self._refused.pop(header.producer_id, None)
+            state.is_added = by_version_2
             if state.transaction_first_offset == NO_OFFSET:
                 state.transaction_first_offset = base_offset
                 self._open[base_offset] = header.producer_id
@@ -261,6 +276,7 @@ class ProducerStates:
         state.last_timestamp_ms = header.max_timestamp_ms
         state.last_append_ms = append_ms
         first_offset, state.transaction_first_offset = state.transaction_first_offset, NO_OFFSET
+        state.is_added = False
         self._refused.pop(header.producer_id, None)
         if first_offset == NO_OFFSET:
             return None

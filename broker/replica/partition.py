@@ -259,15 +259,15 @@ class Partition:
         now_ms: int,
         *,
         verify: Verify | None = None,
-        begins_at_zero: bool = False,
+        by_version_2: bool = False,
         by_coordinator: bool = False,
         allowance: HeaderBudget | None = None,
         conformed: BatchHeader | None = None,
     ) -> Appended | ErrorCode | RefusedRecords:
         """Check and append what a producer sent. The bytes are changed in place, and not used after the call.
 
-        The first batch of a transaction is appended only if `verify` confirms it. With `begins_at_zero` the first batch
-        of an unknown producer must have sequence 0. A coordinator of this broker writes
+        The first batch of a transaction is appended only if `verify` confirms it. `by_version_2`: the producer is a
+        client of version 2 of transactions. A coordinator of this broker writes
         for a producer without sequence numbers, and has checked the transaction itself. All batches of a request share
         one `allowance`. `conformed` is the header of a batch that `conform` has returned. Raises OSError.
         """
@@ -279,7 +279,11 @@ class Partition:
         header = conformed or validate_produced(records, max_message_bytes=log.config.max_message_bytes)
         if isinstance(header, ErrorCode):
             return header
-        if header.is_transactional and not by_coordinator and (error := self._verify(header, verify, now_ms)):
+        if (
+            header.is_transactional
+            and not by_coordinator
+            and (error := self._verify(header, verify, now_ms, by_version_2))
+        ):
             return error
         if by_coordinator or conformed is not None:
             pass
@@ -292,7 +296,7 @@ class Partition:
                 leader_epoch=self.leader_epoch,
                 now_ms=now_ms,
                 has_sequence=not by_coordinator,
-                begins_at_zero=begins_at_zero and header.is_transactional,
+                by_version_2=by_version_2 and header.is_transactional,
             )
         except OSError as failure:
             self._append_failed(failure, now_ms)
@@ -362,15 +366,15 @@ class Partition:
         """The fetches that wait for more to read."""
         return self.replica_waiters if for_followers else self.fetch_waiters
 
-    def would_begin(self, producer_id: int, epoch: int) -> bool:
-        """Whether a batch of the producer would begin a transaction here."""
-        return self.log.producer_states.would_begin(producer_id, epoch)
+    def would_begin(self, producer_id: int, epoch: int, *, by_version_2: bool = False) -> bool:
+        """Whether a batch of the producer would begin a transaction here, or may."""
+        return self.log.producer_states.would_begin(producer_id, epoch, by_version_2=by_version_2)
 
-    def _verify(self, header: BatchHeader, verify: Verify | None, now_ms: int) -> ErrorCode:
+    def _verify(self, header: BatchHeader, verify: Verify | None, now_ms: int, by_version_2: bool) -> ErrorCode:
         if verify is None:
             return ErrorCode.transactional_id_authorization_failed
         states = self.log.producer_states
-        if not states.would_begin(header.producer_id, header.producer_epoch):
+        if not states.would_begin(header.producer_id, header.producer_epoch, by_version_2=by_version_2):
             return ErrorCode.none
         if error := verify(header.producer_id, header.producer_epoch):
             states.refuse(header, now_ms)

@@ -94,11 +94,20 @@ def test_who_would_begin_a_transaction() -> None:
     assert states_after(header(0, epoch=5)).would_begin(1, 5)
 
 
+def test_a_client_that_comes_from_version_1_may_begin_a_transaction() -> None:
+    """KAFKA-18227: an end of version 1 leaves the epoch as it is, and its marker may still be on its way."""
+    states = states_after(header(0, is_transactional=True))
+    assert not states.would_begin(1, 0)
+    assert states.would_begin(1, 0, by_version_2=True)
+    states.append(header(1, is_transactional=True), 101, 1000, by_version_2=True)
+    assert not states.would_begin(1, 0, by_version_2=True)
+
+
 def test_an_unknown_producer_of_version_2_begins_at_0() -> None:
     states = states_after(header(0))
-    assert states.check(header(1, producer_id=2), begins_at_zero=True) is ErrorCode.out_of_order_sequence_number
-    assert states.check(header(0, producer_id=2), begins_at_zero=True) is None
-    assert states.check(header(1), begins_at_zero=True) is None
+    assert states.check(header(1, producer_id=2), by_version_2=True) is ErrorCode.out_of_order_sequence_number
+    assert states.check(header(0, producer_id=2), by_version_2=True) is None
+    assert states.check(header(1), by_version_2=True) is None
 
 
 def test_the_last_five_batches_are_known_again() -> None:

@@ -241,6 +241,30 @@ def a_client_moves_to_version_2_with_its_transaction_open(stage: Stage) -> None:
     stage.check(t0=["a", "b"])
 
 
+def a_client_moves_to_version_2_before_the_markers_of_version_1(stage: Stage) -> None:
+    producer = stage.init()
+    near, far = stage.near_and_far
+    for key in (near, far):
+        stage.add(producer, key)
+        stage.write(producer, key, "a", version=9)
+    with stage.without_markers(far):
+        ended = stage.cluster.ask(
+            stage.coordinator,
+            "end_txn",
+            3,
+            transactional_id="x",
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            committed=True,
+        )
+        assert not ended.error_code
+        assert stage.try_to_write(producer, far, "b") is ErrorCode.concurrent_transactions
+    stage.write(producer, far, "b")
+    stage.end(producer, is_commit=False)
+    stage.cluster.let_pass(3000)
+    stage.check(**{f"t{near[1]}": ["a"], f"t{far[1]}": ["a"]})
+
+
 # Their rules, taken away
 
 
@@ -274,9 +298,18 @@ def the_log_keeps_no_tags() -> AbstractContextManager[Any]:
 
 
 def an_open_transaction_is_known_by_the_id_alone() -> AbstractContextManager[Any]:
-    def would_begin(self: ProducerStates, producer_id: int, epoch: int) -> bool:
+    def would_begin(self: ProducerStates, producer_id: int, epoch: int, *, by_version_2: bool = False) -> bool:
         state = self.get(producer_id)
         return state is None or state.transaction_first_offset == NO_OFFSET
+
+    return patch.object(ProducerStates, "would_begin", would_begin)
+
+
+def what_is_open_is_taken_for_added() -> AbstractContextManager[Any]:
+    begin = ProducerStates.would_begin
+
+    def would_begin(self: ProducerStates, producer_id: int, epoch: int, *, by_version_2: bool = False) -> bool:
+        return begin(self, producer_id, epoch)
 
     return patch.object(ProducerStates, "would_begin", would_begin)
 
@@ -317,6 +350,7 @@ STORIES = [
     (a_record_comes_between_the_decision_and_its_markers, an_open_transaction_is_known_by_the_id_alone),
     (the_coordinator_dies_before_the_markers_and_they_are_doubled, markers_are_checked_as_in_version_1),
     (a_client_moves_to_version_2_with_its_transaction_open, the_first_request_decides_the_version),
+    (a_client_moves_to_version_2_before_the_markers_of_version_1, what_is_open_is_taken_for_added),
 ]
 
 
