@@ -33,6 +33,8 @@ ENVIRONMENT: Final = {
     "KGO_LOG_LEVEL": "none",
 }
 CASE_DEADLINE_S: Final = 180.0
+LEFT_OUT: Final = ".*/.*/848"
+"""Parts of cases that FINDINGS.md has not on the list."""
 _OUTCOME: Final = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
 
 
@@ -61,7 +63,7 @@ def run_case(program: Path, directory: Path, case: str, seeds: str) -> str:
     """Run it; what is wrong with its outcome, "" when it passed with all its parts that do not skip themselves."""
     deadlines = f"-test.timeout={CASE_DEADLINE_S:.0f}s"
     done = subprocess.run(
-        [program, "-test.v", "-test.count=1", deadlines, "-test.run", f"^{case}$"],
+        [program, "-test.v", "-test.count=1", deadlines, "-test.run", f"^{case}$", "-test.skip", LEFT_OUT],
         cwd=directory,
         env={**os.environ, **ENVIRONMENT, "KGO_SEEDS": seeds},
         capture_output=True,
