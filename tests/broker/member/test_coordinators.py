@@ -366,9 +366,7 @@ class TestTransactions:
         for leader in (1, 2, 3):
             key = ("t", leader - 1)
             assert cluster.leader(1, key) == leader
-            # By the topic's id in a version that knows the newer error.
-            refusal = ErrorCode.transaction_abortable if key[1] % 2 else ErrorCode.invalid_txn_state
-            assert producer.try_to_write(key, b"late") is refusal
+            assert producer.try_to_write(key, b"late") is ErrorCode.invalid_txn_state
             assert log_of(cluster[leader], key) == []
 
     def test_a_fenced_producer(self, cluster: AskedCluster, producer: Transactional) -> None:
