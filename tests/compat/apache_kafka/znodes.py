@@ -5,6 +5,7 @@
 
 After every step of the story it is told what is new or changed: path, version of the node (where somebody relies on
 it), data. What differs from one run to the next is told by a name: clocks, the cluster's id, ids of topics, ports.
+Left out are the levels of features, which Kafka 3.9 does not have: our own znode, and what registrations support.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ GOLDEN: Final = Path(__file__).parents[2] / "golden" / "kafka-3.9-znodes.txt"
 _QUIET_S: Final = 1.0
 _QUIET_WITHIN_S: Final = 60.0
 _VERSIONED: Final = re.compile(r"/state$|^/controller_epoch$|^/brokers/seqid$")
+_LEFT_OUT: Final = ("/zookeeper", "/highwater")
+"""Trees of ZooKeeper itself, and of our features."""
+_FEATURES: Final = re.compile(r'"features":{"transaction\.version":{[^{}]*}}')
 _TIMES: Final = re.compile(r'"timestamp":"\d+"')
 _SALTED: Final = re.compile(r"(salt|stored_key|server_key)=[^,\"]+")
 
@@ -226,8 +230,8 @@ def _tree(cluster: Cluster) -> list[str]:
         version = f" version {stat.version}" if _VERSIONED.search(path) else ""
         lines.append(f"{path or '/'}{kind}{version} {_masked(data, path, names)}".rstrip())
         for child in children:
-            if not (path == "" and child == "zookeeper"):
-                visit(f"{path}/{child}")
+            if (below := f"{path}/{child}") not in _LEFT_OUT:
+                visit(below)
 
     visit("")
     return lines
@@ -241,6 +245,8 @@ def _masked(data: bytes | None, path: str, ports: dict[str, str]) -> str:
         # Whom a producer asks is its own choice, and it may ask another when the first has none at hand.
         text = re.sub(r'"broker":\d', '"broker":ANY', text)
         text = re.sub(r'"block_(start|end)":"\d+"', r'"block_\1":"ANY"', text)
+    if path.startswith("/brokers/ids/"):
+        text = _FEATURES.sub('"features":{}', text)
     if path == "/cluster/id":
         text = re.sub(r'"id":"[\w-]{22}"', '"id":"ID"', text)
     for port, name in ports.items():
