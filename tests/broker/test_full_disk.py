@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from tests.broker import running
-from tests.broker.running import RunningBroker
+from tests.broker.running import COMMAND, RunningBroker
 from tests.broker.test_log_life import consume_all, create, watermarks
 from tests.waiting import wait_until
 
@@ -35,17 +34,21 @@ def _may_mount() -> None:
         pytest.skip(f"no file system can be mounted in a namespace here: {tried.stderr.strip()}")
 
 
-def start_on_small_disk(log_dir: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> RunningBroker:
+def start_on_small_disk(log_dir: Path, *options: str) -> RunningBroker:
     script = 'mount -t tmpfs -o size=8m tmpfs "$0" && exec "$@"'
     inside = (*NEW_NAMESPACES, "sh", "-c", script, str(log_dir))
-    monkeypatch.setattr(running, "COMMAND", (*inside, *running.COMMAND))
     log_dir.mkdir()
-    return RunningBroker(log_dir, "--port", "0", *options)
+    return RunningBroker(log_dir, "--port", "0", *options, command=(*inside, *COMMAND))
 
 
 def in_broker(broker: RunningBroker, *command: str) -> None:
     enter = ("nsenter", "--target", str(broker.process.pid), *THEIR_NAMESPACES)
     subprocess.run([*enter, *command], check=True, timeout=DEADLINE_S)
+
+
+def fill(broker: RunningBroker) -> None:
+    """Write a little more than its file system takes."""
+    in_broker(broker, "sh", "-c", f"head -c 9M /dev/zero > {broker.log_dir}/filler 2>/dev/null || true")
 
 
 def send(broker: RunningBroker, first: int, count: int) -> tuple[set[bytes], list[KafkaError]]:
@@ -70,14 +73,14 @@ def send(broker: RunningBroker, first: int, count: int) -> tuple[set[bytes], lis
     return acknowledged, errors
 
 
-def test_a_full_disk_is_told_and_outlived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told_and_outlived(tmp_path: Path) -> None:
     often = "replica.high.watermark.checkpoint.interval.ms=250"
-    broker = start_on_small_disk(tmp_path / "log", monkeypatch, "--property", often)
+    broker = start_on_small_disk(tmp_path / "log", "--property", often)
     try:
         create(broker, "t", segment_bytes="1000000")
         acknowledged, errors = send(broker, 0, 200)
         assert errors == []
-        in_broker(broker, "sh", "-c", f"cat /dev/zero > {tmp_path}/log/filler 2>/dev/null || true")
+        fill(broker)
         later, errors = send(broker, 200, 1500)
         acknowledged |= later
         assert errors
@@ -97,13 +100,13 @@ def test_a_full_disk_is_told_and_outlived(tmp_path: Path, monkeypatch: pytest.Mo
         broker.kill()
 
 
-def test_a_stop_on_a_full_disk_says_so_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = start_on_small_disk(tmp_path / "log", monkeypatch)
+def test_a_stop_on_a_full_disk_says_so_and_loses_nothing(tmp_path: Path) -> None:
+    broker = start_on_small_disk(tmp_path / "log")
     try:
         create(broker, "t", segment_bytes="1000000")
         acknowledged, errors = send(broker, 0, 50)
         assert errors == []
-        in_broker(broker, "sh", "-c", f"cat /dev/zero > {tmp_path}/log/filler 2>/dev/null || true")
+        fill(broker)
         later, errors = send(broker, 100, 1500)
         assert errors
         assert {value for _, _, value in consume_all(broker, "t")} == acknowledged | later
