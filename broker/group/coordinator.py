@@ -282,11 +282,11 @@ class GroupCoordinator:
             if committer.generation_id < 0:
                 group = self._add(group_id)
             else:
-                error = ErrorCode.unknown_member_id
+                error = ErrorCode.group_id_not_found
         if error is None and group is not None:
             error = group.members.check_transactional_commit(*committer)
         if error is not None or group is None:
-            answer(dict.fromkeys(offsets, error or ErrorCode.unknown_member_id))
+            answer(dict.fromkeys(offsets, error or ErrorCode.group_id_not_found))
             return
         accepted = {key: offset for key, offset in offsets.items() if self._is_short(offset.metadata)}
         outcomes = dict.fromkeys(offsets, ErrorCode.offset_metadata_too_large)

@@ -21,11 +21,10 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.coordinator import Committer, Outcomes
-from highwater.broker.handlers.shared.committed_offsets import outcomes_by_topic, requested_offsets
+from highwater.broker.handlers.shared.committed_offsets import in_older_terms, outcomes_by_topic, requested_offsets
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.handlers.shared.topics_by_id import with_names
 from highwater.broker.node import Node
-from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import milliseconds
 
 _NO_RETENTION_MS: Final = -1
@@ -45,10 +44,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
     def answer(outcomes: Outcomes) -> None:
         if context.version < _GROUP_ID_NOT_FOUND_FROM:
-            outcomes = {
-                key: ErrorCode.illegal_generation if error is ErrorCode.group_id_not_found else error
-                for key, error in paced(outcomes.items())
-            }
+            outcomes = in_older_terms(outcomes, {ErrorCode.group_id_not_found: ErrorCode.illegal_generation})
         deferred.complete(lambda: {"topics": outcomes_by_topic(request, {**outcomes, **unknown})})
 
     instance_id = getattr(request, "group_instance_id", None)

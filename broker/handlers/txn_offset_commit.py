@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: v0-v5 (key 28)
+"""TxnOffsetCommit: v0-v6 (key 28)
 
 Behaviour:
 * When the answer is sent, the log has the offsets; they take effect when the producer's transaction commits. Until then
@@ -6,25 +6,28 @@ Behaviour:
 * The transaction must have the group's partition of `__consumer_offsets` (AddOffsetsToTxn), or the errors of Produce.
   From v5 on this request adds that partition itself (KIP-890).
 * A request with a member and its generation gets the errors of OffsetCommit, except REBALANCE_IN_PROGRESS. A request
-  without a member is not checked (KIP-447).
+  without a member is not checked (KIP-447). A generation of a group that does not exist: GROUP_ID_NOT_FOUND,
+  ILLEGAL_GENERATION up to v5.
 * Partitions that do not exist: UNKNOWN_TOPIC_OR_PARTITION; metadata longer than offset.metadata.max.bytes:
   OFFSET_METADATA_TOO_LARGE. The other partitions of the request are still written.
 
 Versions: below v2 COORDINATOR_NOT_AVAILABLE stands for COORDINATOR_LOAD_IN_PROGRESS, which those clients do not expect
 (KAFKA-7296); v2 brings the leader epoch, v3 the member, v4 TRANSACTION_ABORTABLE (KIP-890). v5 is for clients of
-version 2 of transactions.
+version 2 of transactions; v6 names topics by id: UNKNOWN_TOPIC_ID for one that nobody knows (KIP-1319).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.coordinator import Committer, Outcomes
-from highwater.broker.handlers.shared.committed_offsets import outcomes_by_topic, requested_offsets
+from highwater.broker.handlers.shared.committed_offsets import in_older_terms, outcomes_by_topic, requested_offsets
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.shared.topics_by_id import with_names
 from highwater.broker.handlers.shared.verification import (
     Verified,
     add_to_transaction,
@@ -35,14 +38,19 @@ from highwater.broker.handlers.shared.verification import (
 from highwater.broker.node import Node
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
-from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 
 _ADDS_FROM: Final = 5
+_OLDER_TERMS: Final[Mapping[int, tuple[ErrorCode, ErrorCode]]] = {
+    2: (ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available),
+    6: (ErrorCode.group_id_not_found, ErrorCode.illegal_generation),
+}
+"""What stands for an error before the version that brings it, by that version."""
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     version = context.version
+    request = replace(request, topics=with_names(node, request.topics))
     offsets, unknown = requested_offsets(request, node.cluster, node.clock.now_ms())
     if not offsets:
         return _answer(request, unknown, version)
@@ -85,9 +93,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
 
 def _answer(request: Any, outcomes: Outcomes, version: int) -> Answer:
-    if version < 2:
-        outcomes = {
-            key: ErrorCode.coordinator_not_available if error is ErrorCode.coordinator_load_in_progress else error
-            for key, error in paced(outcomes.items())
-        }
+    terms = dict(pair for since, pair in _OLDER_TERMS.items() if version < since)
+    if terms:
+        outcomes = in_older_terms(outcomes, terms)
     return {"topics": outcomes_by_topic(request, outcomes)}

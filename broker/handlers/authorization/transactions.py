@@ -20,6 +20,7 @@ from highwater.broker.handlers.authorization.access import (
 )
 from highwater.broker.handlers.authorization.groups import COMMITTED_TOPICS, all_partitions
 from highwater.broker.handlers.shared.reply import Reply
+from highwater.broker.handlers.shared.topics_by_id import with_names
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.kafka.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.kafka.pacing import paced
@@ -118,6 +119,7 @@ def write_txn_markers(access: Access, request: Any, handle: Handle) -> Reply:
 
 
 def txn_offset_commit(access: Access, request: Any, handle: Handle) -> Reply:
+    request = replace(request, topics=with_names(access.node, request.topics))
     error_code = None
     if not access.to_transaction(Operation.WRITE, request.transactional_id):
         error_code = TRANSACTION_DENIED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -11,6 +12,7 @@ from highwater.broker.group.coordinator import Outcomes
 from highwater.broker.group.offsets import CommittedOffset
 from highwater.broker.handlers.shared.topics_by_id import is_unknown_id, key_of
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 
 
@@ -37,6 +39,11 @@ def requested_offsets(
                 expire_timestamp_ms,
             )
     return offsets, unknown
+
+
+def in_older_terms(outcomes: Outcomes, terms: Mapping[ErrorCode, ErrorCode]) -> Outcomes:
+    """The outcomes for a version that lacks some errors: `terms` has what stands for each of them."""
+    return {key: terms.get(error, error) for key, error in paced(outcomes.items())}
 
 
 def outcomes_by_topic(request: Any, outcomes: Outcomes) -> list[Answer]:

@@ -12,14 +12,14 @@ from highwater.kafka.protocol.cold import Answer
 
 
 class TopicById(NamedTuple):
-    """A topic of OffsetCommit or OffsetFetch from version 10 on."""
+    """A topic of OffsetCommit or OffsetFetch from version 10 on, or of TxnOffsetCommit from version 6 on."""
 
     name: str
     """Empty for an id that nobody knows."""
     topic_id: UUID | None
     """None for the id of zeros."""
     partitions: Sequence[Any] = ()
-    """Those of OffsetCommit."""
+    """Those of a commit."""
     partition_indexes: Sequence[int] = ()
     """Those of OffsetFetch."""
 

@@ -80,7 +80,7 @@ APIS: Final = {
         Api(25, "add_offsets_to_txn", 0, 4, 3),
         Api(26, "end_txn", 0, 5, 3),
         Api(WRITE_TXN_MARKERS, "write_txn_markers", 0, 2, 1),
-        Api(28, "txn_offset_commit", 0, 5, 3),
+        Api(28, "txn_offset_commit", 0, 6, 3),
         Api(29, "describe_acls", 0, 3, 2),
         Api(30, "create_acls", 0, 3, 2, items_max=ONE_STEP_ITEMS_MAX),
         Api(31, "delete_acls", 0, 3, 2, items_max=ONE_STEP_ITEMS_MAX),

@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
@@ -111,6 +112,11 @@ _DERIVED: Final[Mapping[tuple[str, int], _Derived]] = {
                 _Field("error_message", str | None, "string", None),
             )
         },
+    ),
+    ("txn_offset_commit", 6): _Derived(
+        5,
+        {"TxnOffsetCommitRequestTopic.name": (_Field("topic_id", UUID | None, "uuid"),)},
+        {"TxnOffsetCommitResponseTopic.name": (_Field("topic_id", UUID | None, "uuid"),)},
     ),
 }
 

@@ -116,14 +116,33 @@ class GroupHarness(NodeHarness):
         for (topic, partition), offset in offsets.items():
             entry = {"partition_index": partition, "committed_offset": offset, "committed_metadata": None}
             topics.setdefault(topic, []).append(entry)
+        by_id = version >= 6
         answer = self.ask(
             "txn_offset_commit", version, group_id=group, transactional_id=transactional_id, producer_id=producer_id,
             producer_epoch=producer_epoch,
-            topics=[{"name": name, "partitions": partitions} for name, partitions in topics.items()], **fields,
+            topics=[
+                self.topic_key(name, is_by_id=by_id) | {"partitions": partitions} for name, partitions in topics.items()
+            ],
+            **fields,
         )  # fmt: skip
         if isinstance(answer, Pending):
             return answer
-        return {(topic.name, p.partition_index): p.error_code for topic in answer.topics for p in topic.partitions}
+        return {
+            (self.name_in(topic, topics, is_by_id=by_id), p.partition_index): p.error_code
+            for topic in answer.topics
+            for p in topic.partitions
+        }
+
+    def begin(self, transactional_id: str = "x") -> dict[str, Any]:
+        """The fields of a producer that may commit in a transaction."""
+        self.ask("find_coordinator", 3, key=transactional_id, key_type=1)
+        self.scheduler.run()
+        begun = self.ask("init_producer_id", 4, transactional_id=transactional_id, transaction_timeout=60_000)
+        return {
+            "transactional_id": transactional_id,
+            "producer_id": begun.producer_id,
+            "producer_epoch": begun.producer_epoch,
+        }
 
     def end_transaction(self, is_commit: bool, *, producer_id: int = 1, producer_epoch: int = 0) -> set[ErrorCode]:
         """Write markers into all partitions of the topic of offsets; what comes of it."""

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, partition_of
 from tests.broker.group.asking import GroupHarness
-from tests.broker.handlers.harness import Pending
+from tests.broker.handlers.harness import Pending, versions
 
 T0 = ("t", 0)
 UNVERIFIED = {"transaction_partition_verification_enable": "false"}
@@ -82,7 +82,7 @@ def test_members_are_checked_where_they_are_named(node: GroupHarness) -> None:
         outcome: ErrorCode = node.commit_in_transaction({T0: 5}, **who)[T0]
         return outcome
 
-    assert commit(generation_id=1, member_id="m") == ErrorCode.unknown_member_id
+    assert commit(generation_id=1, member_id="m") == ErrorCode.illegal_generation
     member = node.become_stable()
     assert commit(generation_id=1, member_id=member) == ErrorCode.none
     assert commit(generation_id=2, member_id=member) == ErrorCode.illegal_generation
@@ -93,6 +93,39 @@ def test_members_are_checked_where_they_are_named(node: GroupHarness) -> None:
     assert commit(group="") == ErrorCode.invalid_group_id
     unknown = ("no", 0)
     assert node.commit_in_transaction({unknown: 5}) == {unknown: ErrorCode.unknown_topic_or_partition}
+
+
+def test_a_generation_of_a_group_that_does_not_exist(node: GroupHarness) -> None:
+    begun = node.begin()
+    for version in versions("txn_offset_commit")[3:]:
+        unknown = ErrorCode.group_id_not_found if version >= 6 else ErrorCode.illegal_generation
+        told = node.commit_in_transaction({T0: 5}, version=version, generation_id=1, member_id="m", **begun)
+        assert told == {T0: unknown}
+    assert node.ask("list_groups", 4).groups == ()
+
+
+def test_offsets_of_a_deleted_topic_are_none_of_one_of_its_name(node: GroupHarness) -> None:
+    begun = node.begin()
+    old = node.topic_key("t", is_by_id=True)
+    nowhere, ninth = ("nowhere", 0), ("t", 9)
+    assert node.commit_in_transaction({T0: 5, ninth: 6, nowhere: 7}, version=6, **begun) == {
+        T0: ErrorCode.none,
+        ninth: ErrorCode.unknown_topic_or_partition,
+        nowhere: ErrorCode.unknown_topic_id,
+    }
+    node.topics.delete("t")
+    node.scheduler.run()
+    node.create_topic("t", 4)
+    offset = {"partition_index": 0, "committed_offset": 8, "committed_metadata": None}
+    wanted = [key | {"partitions": [offset]} for key in (old, {"topic_id": None})]
+    told = node.ask("txn_offset_commit", 6, group_id="g", topics=wanted, **begun).topics
+    assert [(topic.topic_id, topic.partitions[0].error_code) for topic in told] == [
+        (old["topic_id"], ErrorCode.unknown_topic_id),
+        (None, ErrorCode.unknown_topic_id),
+    ]
+    assert node.ask("end_txn", 5, committed=True, **begun).error_code == ErrorCode.none
+    node.scheduler.run()
+    assert node.fetch_offsets(T0, require_stable=True) == {}
 
 
 def test_a_rebalance_does_not_keep_a_producer_from_committing(node: GroupHarness) -> None:
@@ -120,33 +153,17 @@ def test_older_epochs_of_a_producer_are_fenced(node: GroupHarness) -> None:
 def test_the_transaction_must_have_the_groups_partition(tmp_path: Path, version: int, error: ErrorCode) -> None:
     node = GroupHarness(tmp_path / "log")
     node.find()
-    node.ask("find_coordinator", 3, key="x", key_type=1)
-    node.scheduler.run()
-    started = node.ask("init_producer_id", 4, transactional_id="x", transaction_timeout=60_000)
-    producer = {"producer_id": started.producer_id, "producer_epoch": started.producer_epoch, "version": version}
+    begun = node.begin()
+    producer = begun | {"version": version}
     assert node.commit_in_transaction({T0: 5}, **producer) == {T0: error}
     unknown = producer | {"transactional_id": "y"}
     assert node.commit_in_transaction({T0: 5}, **unknown) == {T0: ErrorCode.invalid_producer_id_mapping}
-    stale = producer | {"producer_epoch": started.producer_epoch - 1}
+    stale = producer | {"producer_epoch": begun["producer_epoch"] - 1}
     assert node.commit_in_transaction({T0: 5}, **stale) == {T0: ErrorCode.invalid_producer_epoch}
-    added = node.ask(
-        "add_offsets_to_txn",
-        3,
-        transactional_id="x",
-        producer_id=started.producer_id,
-        producer_epoch=started.producer_epoch,
-        group_id="g",
-    )
+    added = node.ask("add_offsets_to_txn", 3, **begun, group_id="g")
     assert added.error_code == ErrorCode.none
     assert node.commit_in_transaction({T0: 5}, **producer) == {T0: ErrorCode.none}
-    ended = node.ask(
-        "end_txn",
-        3,
-        transactional_id="x",
-        producer_id=started.producer_id,
-        producer_epoch=started.producer_epoch,
-        committed=True,
-    )
+    ended = node.ask("end_txn", 3, **begun, committed=True)
     assert ended.error_code == ErrorCode.none
     node.scheduler.run()
     assert node.fetch_offsets(T0, require_stable=True) == {T0: (5, "")}

@@ -363,6 +363,13 @@ class TestGroupsAndTransactions:
             "offset_commit", 10, group_id="g", member_id="", topics=[key | {"partitions": [offset]} for key in keys]
         )
         assert {topic.topic_id: topic.partitions[0].error_code for topic in committed.topics} == expected
+        allow(guarded, TRANSACTION, "x", Operation.WRITE)
+        producer = {"transactional_id": "x", "producer_id": 1, "producer_epoch": 0}
+        committed = guarded.ask(
+            "txn_offset_commit", 6, group_id="g", topics=[key | {"partitions": [offset]} for key in keys], **producer
+        )
+        unverified = expected | {keys[1]["topic_id"]: ErrorCode.not_coordinator}  # of "x"
+        assert {topic.topic_id: topic.partitions[0].error_code for topic in committed.topics} == unverified
         topics = [key | {"partition_indexes": [0]} for key in keys]
         (group,) = guarded.ask("offset_fetch", 10, groups=[{"group_id": "g", "topics": topics}]).groups
         assert {topic.topic_id: topic.partitions[0].error_code for topic in group.topics} == expected

@@ -123,7 +123,7 @@ def newest_producer_adds_no_partitions(broker: RunningBroker) -> None:
         assert int(columns["ProducerEpoch"]) >= 20, described
         requests = _requests(told)
         assert not [each for each in requests if each[0] in ("AddPartitionsToTxn", "AddOffsetsToTxn")], requests
-        assert {("EndTxn", 5), ("TxnOffsetCommit", 5)} <= requests, requests
+        assert {("EndTxn", 5), ("TxnOffsetCommit", 6)} <= requests, requests
         assert told.stop() == 0
     assert_no_complaints(broker.log_dir)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -24,6 +25,7 @@ _NEW_TOPIC: Final = {
 _NOT_CREATED: Final = {"name": "t", "error_code": ErrorCode.topic_already_exists}
 _EPOCH_ASKED: Final = {"topics": [{"topic": "t", "partitions": [{"partition": 3, "leader_epoch": 5}]}]}
 _EPOCH_END: Final = {"partition": 3, "leader_epoch": 5, "end_offset": 77}
+_TOPIC_ID: Final = UUID(int=(1 << 64) + 2)
 # What the Java programs say, in our words; an answer may tell more than the version has room for.
 SAID: Final[dict[tuple[str, int], tuple[dict[str, Any], dict[str, Any]]]] = {
     ("list_offsets", 0): (
@@ -181,6 +183,40 @@ SAID: Final[dict[tuple[str, int], tuple[dict[str, Any], dict[str, Any]]]] = {
         {
             "throttle_time": 11,
             "results": [{"group_id": "g", "error_code": ErrorCode.non_empty_group, "error_message": "no"}],
+        },
+    ),
+    ("txn_offset_commit", 6): (
+        {
+            "transactional_id": "x",
+            "group_id": "g",
+            "producer_id": 4000,
+            "producer_epoch": 2,
+            "generation_id": 7,
+            "member_id": "m",
+            "group_instance_id": "i",
+            "topics": [
+                {
+                    "topic_id": _TOPIC_ID,
+                    "partitions": [
+                        {
+                            "partition_index": 3,
+                            "committed_offset": 77,
+                            "committed_leader_epoch": 5,
+                            "committed_metadata": "k",
+                        }
+                    ],
+                }
+            ],
+        },
+        {
+            "throttle_time": 11,
+            "topics": [
+                {
+                    "name": "t",
+                    "topic_id": _TOPIC_ID,
+                    "partitions": [{"partition_index": 3, "error_code": ErrorCode.group_id_not_found}],
+                }
+            ],
         },
     ),
 }

@@ -5,6 +5,7 @@
 import java.nio.ByteBuffer;
 import java.util.HexFormat;
 import java.util.List;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.message.*;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
@@ -30,5 +31,18 @@ public class NewerVersions {
         deleted.results().add(new DeleteGroupsResponseData.DeletableGroupResult()
             .setGroupId("g").setErrorCode((short) 68).setErrorMessage("no"));
         write("delete_groups", 3, "response", deleted);
+        Uuid topicId = new Uuid(1, 2);
+        write("txn_offset_commit", 6, "request", new TxnOffsetCommitRequestData()
+            .setTransactionalId("x").setGroupId("g").setProducerId(4000).setProducerEpoch((short) 2)
+            .setGenerationIdOrMemberEpoch(7).setMemberId("m").setGroupInstanceId("i").setTopics(List.of(
+                new TxnOffsetCommitRequestData.TxnOffsetCommitRequestTopic().setTopicId(topicId).setPartitions(List.of(
+                    new TxnOffsetCommitRequestData.TxnOffsetCommitRequestPartition().setPartitionIndex(3)
+                        .setCommittedOffset(77).setCommittedLeaderEpoch(5).setCommittedMetadata("k"))))));
+        TxnOffsetCommitResponseData committed = new TxnOffsetCommitResponseData().setThrottleTimeMs(11);
+        committed.topics().add(new TxnOffsetCommitResponseData.TxnOffsetCommitResponseTopic()
+            .setTopicId(topicId).setPartitions(List.of(
+                new TxnOffsetCommitResponseData.TxnOffsetCommitResponsePartition()
+                    .setPartitionIndex(3).setErrorCode((short) 69))));
+        write("txn_offset_commit", 6, "response", committed);
     }
 }
