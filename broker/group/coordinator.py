@@ -301,7 +301,7 @@ class GroupCoordinator:
                 take_back()
             answer(outcomes | dict.fromkeys(accepted, _COMMIT_ERRORS.get(error, error)))
 
-        self._append(group_id, _offset_records(group_id, accepted), written, producer)
+        self._append(group_id, _offset_records(group_id, accepted), written, producer, by_version_2=by_version_2)
 
     def transaction_ended(self, partition: int, producer_id: int, is_commit: bool) -> None:
         """Commit or drop the offsets of a transaction whose marker is durable in that partition of the topic.
@@ -458,9 +458,18 @@ class GroupCoordinator:
         records: Sequence[KeyValue],
         then: Callable[[ErrorCode], None],
         producer: tuple[int, int] | None = None,
+        *,
+        by_version_2: bool = False,
     ) -> None:
-        now_ms = self._clock.now_ms()
-        self.topic.append(group_id, records, now_ms, then, producer, timeout_ms=self._append_timeout_ms)
+        self.topic.append(
+            group_id,
+            records,
+            self._clock.now_ms(),
+            then,
+            producer,
+            by_version_2=by_version_2,
+            timeout_ms=self._append_timeout_ms,
+        )
 
     def _schedule(self, group: Group) -> None:
         """Schedule the group's `tick`. An early timer does no harm, so heartbeats do not move the timer."""

@@ -221,12 +221,14 @@ class InternalTopic:
         then: Callable[[ErrorCode], None],
         producer: tuple[int, int] | None = None,
         *,
+        by_version_2: bool = False,
         timeout_ms: int,
     ) -> None:
         """Append these as one batch, and call back when they are safe (the high watermark has passed them) or refused.
 
-        That may be before this returns. With `producer`, (id, epoch), they are part of its transaction. Replicas that
-        take longer than `timeout_ms` are not waited for: REQUEST_TIMED_OUT, though the records may be safe later.
+        That may be before this returns. With `producer`, (id, epoch), they are part of its transaction;
+        `by_version_2`: of one of version 2. Replicas that take longer than `timeout_ms` are not waited for:
+        REQUEST_TIMED_OUT, though the records may be safe later.
         """
         partition = self.partition(key)
         if partition is None:
@@ -243,7 +245,7 @@ class InternalTopic:
             is_transactional=producer is not None,
         )
         try:
-            appended = partition.append(memoryview(batch), -1, now_ms, by_coordinator=True)
+            appended = partition.append(memoryview(batch), -1, now_ms, by_version_2=by_version_2, by_coordinator=True)
         except OSError:  # the partition reports it
             then(ErrorCode.kafka_storage_error)
             return

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -141,31 +143,46 @@ def test_a_broker_does_not_ask_for_ever(node: TransactionHarness) -> None:
     assert error is ErrorCode.concurrent_transactions
 
 
-def test_offsets_add_the_partition_of_their_group(node: TransactionHarness) -> None:
+def commit_offset(node: TransactionHarness, producer: Producer, version: int) -> Any:
+    topic = node.topic_key("t", is_by_id=version >= 6)
+    answer = node.ask(
+        "txn_offset_commit",
+        version,
+        transactional_id="x",
+        group_id="g",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        topics=[topic | {"partitions": [{"partition_index": 0, "committed_offset": 7}]}],
+    )
+    return answer.topics[0].partitions[0].error_code
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_offsets_add_the_partition_of_their_group(node: TransactionHarness, version: int) -> None:
     node.find(key_type=0)
     node.scheduler.run()
     producer = node.init()
-    wanted = {"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 7}]}
-
-    def commit(producer: Producer, version: int) -> Any:
-        answer = node.ask(
-            "txn_offset_commit",
-            version,
-            transactional_id="x",
-            group_id="g",
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            topics=[wanted],
-        )
-        return answer.topics[0].partitions[0].error_code
-
+    commit = partial(commit_offset, node)
     assert commit(producer, 4) is ErrorCode.transaction_abortable
-    assert commit(producer, 5) is ErrorCode.none
+    assert commit(producer, version) is ErrorCode.none
     following = node.end_raising(producer)
     # TxnOffsetCommitRequestTest.testDelayedTxnOffsetCommitWithBumpedEpochIsRejected
-    assert commit(producer, 5) is ErrorCode.invalid_producer_epoch
+    assert commit(producer, version) is ErrorCode.invalid_producer_epoch
     assert commit(producer, 4) is ErrorCode.invalid_producer_epoch
-    assert commit(following, 5) is ErrorCode.none
+    assert commit(following, version) is ErrorCode.none
+
+
+def test_the_coordinator_is_asked_for_the_first_offsets_of_a_transaction(node: TransactionHarness) -> None:
+    node.find(key_type=0)
+    node.scheduler.run()
+    producer = node.init()
+    transactions = node.node.transactions
+    with patch.object(transactions, "add_partitions", wraps=transactions.add_partitions) as asked:
+        for number in (1, 2):
+            for _ in range(3):
+                assert commit_offset(node, producer, 6) is ErrorCode.none
+            assert asked.call_count == number
+            producer = node.end_raising(producer)
 
 
 def test_the_two_versions_go_on_beside_each_other(node: TransactionHarness) -> None:
