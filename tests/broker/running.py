@@ -24,13 +24,14 @@ class RunningBroker:
     """One broker process. Its log goes to `<log_dir>.log`, appended over restarts."""
 
     def __init__(
-        self, log_dir: Path, *arguments: str, more_log_dirs: Sequence[Path] = (), command: Sequence[str] = COMMAND
+        self, log_dir: Path, *arguments: str, more_log_dirs: Sequence[Path] = (), command: Sequence[str] = ()
     ) -> None:
+        """command: in the place of COMMAND, which tests may replace."""
         self.log_dir = log_dir
         self.stderr_path = log_dir.with_name(log_dir.name + ".log")
         with self.stderr_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, "--log-dir", ",".join(map(str, [log_dir, *more_log_dirs])), *arguments],
+                [*(command or COMMAND), "--log-dir", ",".join(map(str, [log_dir, *more_log_dirs])), *arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
