@@ -91,6 +91,7 @@ drills: setup-dev ## Let files fail, kill, pause, cut off and starve brokers und
 	$(BIN)/python -m tests.drills.kill9 --rounds 200
 	$(BIN)/python -m tests.drills.cluster
 	$(BIN)/python -m tests.drills.cluster.transactions --coordinator
+	$(BIN)/python -m tests.drills.cluster.transactions --coordinator --version 2
 	$(BIN)/python -m tests.drills.lying_broker
 	$(BIN)/python -m tests.drills.before_login
 	$(BIN)/python -m tests.drills.poison

@@ -1,11 +1,12 @@
 """Records that are read, and written on in transactions, while brokers are killed at random: each arrives exactly once,
 and nobody stands still for long.
 
-    python -m tests.drills.cluster.transactions --system highwater|kafka [--kills N] [--seed N]
+    python -m tests.drills.cluster.transactions --system highwater|kafka [--version 2] [--kills N] [--seed N]
 
 A writer numbers records; a worker takes them from one topic to another, with its offsets in the same transactions; a
 reader in a group of its own follows what was committed. Exit status: 0 every record is there once, 1 not, or a stall
-was longer than --longest-gap-s.
+was longer than --longest-gap-s. librdkafka is a client of version 1 of transactions: with --version 2 the worker is a
+producer of the tests.
 
 With --debug, what clients do is in clients.log in --directory. librdkafka 2.10 to 2.16 itself may stand still in
 send_offsets_to_transaction over a coordinator that it dropped, as Metadata named it no longer
@@ -23,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +33,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from highwater.kafka.records.record import TRANSACTIONS_2
+from tests.broker.txn.wire_producer import RefusedError, WireProducer
 from tests.drills.cluster.network import Loopback
 from tests.drills.cluster.systems import SYSTEMS, BrokerServer, Cluster
 from tests.drills.reading import DEADLINE_S, read
@@ -40,6 +43,7 @@ from tests.waiting import wait_until
 _PARTITIONS: Final = 3
 _SOURCE: Final = "source"
 _TARGET: Final = "target"
+_GROUP: Final = "workers"
 _ANSWER_S: Final = 60.0
 _SLOW_S: Final = 5.0
 _DRAINED_WITHIN_S: Final = 180.0
@@ -134,23 +138,68 @@ class Writer(_Client):
         self._producer.flush(_DRAINED_WITHIN_S)
 
 
+class Producer2:
+    """A producer of version 2 of transactions that the worker uses as it does librdkafka's."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._wire = WireProducer(settings["bootstrap.servers"], settings["transactional.id"], within_s=_ANSWER_S)
+        self._timeout_ms = settings["transaction.timeout.ms"]
+        self._values: dict[tuple[str, int], list[bytes]] = {}
+
+    def init_transactions(self, _: float) -> None:
+        with _as_librdkafka_tells():
+            self._wire.init(self._timeout_ms)
+
+    def begin_transaction(self) -> None:
+        self._values.clear()
+
+    def produce(self, topic: str, value: bytes, partition: int) -> None:
+        self._values.setdefault((topic, partition), []).append(value)
+
+    def send_offsets_to_transaction(self, offsets: Sequence[TopicPartition], _: object, __: float) -> None:
+        with _as_librdkafka_tells():
+            for (topic, partition), values in self._values.items():
+                self._wire.write(topic, partition, *values)
+            self._wire.commit_offsets(_GROUP, {(at.topic, at.partition): at.offset for at in offsets})
+
+    def commit_transaction(self, _: float) -> None:
+        with _as_librdkafka_tells():
+            self._wire.end()
+
+
+@contextmanager
+def _as_librdkafka_tells() -> Iterator[None]:
+    try:
+        yield
+    except (RefusedError, TimeoutError) as error:
+        raise KafkaException(KafkaError(KafkaError._FATAL, str(error), True)) from error
+
+
 class Worker(_Client):
-    def __init__(self, settings: dict[str, Any], group: dict[str, Any], timeout_s: float, journal: Journal) -> None:
+    def __init__(
+        self,
+        make: Callable[[dict[str, Any]], Any],
+        settings: dict[str, Any],
+        group: dict[str, Any],
+        timeout_s: float,
+        journal: Journal,
+    ) -> None:
         self.committed = 0
+        self._make = make
         self._settings = settings | {
             "client.id": "worker",
             "transactional.id": "worker",
             "transaction.timeout.ms": round(timeout_s * 1000),
         }
-        self._producer: Producer | None = None
-        self._consumer = Consumer(group | {"client.id": "worker", "group.id": "workers"})
+        self._producer: Any = None
+        self._consumer = Consumer(group | {"client.id": "worker", "group.id": _GROUP})
         self._consumer.subscribe([_SOURCE])
         super().__init__("worker", journal)
 
     def step(self) -> None:
         try:
             if self._producer is None:
-                self._producer = Producer(self._settings)
+                self._producer = self._make(self._settings)
                 with self._journal.timed("init_transactions"):
                     self._producer.init_transactions(_ANSWER_S)
             messages = [message for message in self._consumer.consume(50, 0.2) if message.error() is None]
@@ -161,7 +210,7 @@ class Worker(_Client):
         except KafkaException as failure:
             self._recover(failure.args[0])
 
-    def _carry(self, producer: Producer, messages: Sequence[Any]) -> None:
+    def _carry(self, producer: Any, messages: Sequence[Any]) -> None:
         producer.begin_transaction()
         ends: dict[int, int] = {}
         for message in messages:
@@ -236,7 +285,7 @@ def kill_again_and_again(cluster: Cluster, options: argparse.Namespace, journal:
     chance = random.Random(options.seed)
     for _ in range(options.kills):
         anybody = chance.choice(list(cluster.brokers.values()))
-        victim = coordinator_of(cluster, "workers") if options.coordinator else anybody
+        victim = coordinator_of(cluster, _GROUP) if options.coordinator else anybody
         journal.note(f"kill -9 of {victim.name}, the controller is {cluster.controller_id()}")
         victim.kill()
         time.sleep(chance.uniform(0, options.longest_s))
@@ -263,7 +312,8 @@ def run(cluster: Cluster, options: argparse.Namespace, journal: Journal) -> list
     for future in admin.create_topics(topics).values():
         future.result(DEADLINE_S)
     writer = Writer(settings, options.records_per_s, journal)
-    worker = Worker(settings, group, options.transaction_timeout_s, journal)
+    make = Producer2 if options.version == TRANSACTIONS_2 else Producer
+    worker = Worker(make, settings, group, options.transaction_timeout_s, journal)
     reader = Reader(group, journal)
     wait_until(lambda: len(reader.seen) > 0, "the first records arrive", DEADLINE_S)
     kill_again_and_again(cluster, options, journal)
@@ -301,6 +351,7 @@ def run(cluster: Cluster, options: argparse.Namespace, journal: Journal) -> list
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="transactions", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--system", choices=SYSTEMS, default="highwater")
+    parser.add_argument("--version", type=int, choices=(1, TRANSACTIONS_2), default=1, help="of transactions")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--longest-s", type=float, default=8, help="that a broker is down, and up again")
     parser.add_argument("--coordinator", action="store_true", help="kill the one of the worker's group each time")
