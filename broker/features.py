@@ -67,6 +67,8 @@ class Features:
     def __init__(self, supported: Supported = SERVED, finalised: Finalised = NOTHING) -> None:
         self.supported = supported
         self.finalised = finalised
+        self.when_changed: list[Callable[[], None]] = []
+        """Called after each change of `finalised`."""
 
     def level(self, name: str) -> int:
         """Return the finalised level of a feature."""
@@ -76,6 +78,8 @@ class Features:
         """Use these levels from now on. Older ones than those that are known are ignored."""
         if finalised.epoch > self.finalised.epoch:
             self.finalised = finalised
+            for call in self.when_changed:
+                call()
 
 
 # Changes by clients (UpdateFeatures)

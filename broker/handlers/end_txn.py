@@ -34,6 +34,9 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         deferred.complete({"error_code": error_code, "producer_id": producer_id, "producer_epoch": producer_epoch})
 
     producer = Producer(request.producer_id, request.producer_epoch)
-    version = TRANSACTIONS_2 if context.version >= _RAISES_FROM else 0
+    version = 0
+    if context.version >= _RAISES_FROM:
+        version = TRANSACTIONS_2
+        context.client.uses_transactions_2 = True
     node.transactions.end(request.transactional_id, producer, request.committed, answer, client_version=version)
     return deferred.now_or_later()

@@ -305,7 +305,10 @@ def _ask_first(
         else:
             deferred.complete(reply)
 
-    ask = add_to_transaction if context.version >= ADDS_FROM else verify_elsewhere
+    adds = context.version >= ADDS_FROM
+    if adds:
+        context.client.uses_transactions_2 = True
+    ask = add_to_transaction if adds else verify_elsewhere
     ask(node, transactional_id, unverified, answered)
     return deferred.now_or_later()
 

@@ -84,6 +84,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     if partition is None or not partition.would_begin(*producer, by_version_2=adds):
         commit(None)
     elif adds:
+        context.client.uses_transactions_2 = True
         add_to_transaction(node, request.transactional_id, [(partition, producer)], answered)
     elif not is_asked_elsewhere(node, request.transactional_id):
         commit(None)

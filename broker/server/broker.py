@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 
 from highwater.broker.clock import SystemClock
+from highwater.broker.features import TRANSACTION_VERSION
 from highwater.broker.handlers.dispatch import Dispatcher
 from highwater.broker.log.files import FileOperations, RealFiles
 from highwater.broker.log.log_directory import LogDirectory
@@ -52,6 +53,7 @@ from highwater.broker.turns import Turns
 from highwater.common.child_process import report_ready
 from highwater.common.compiled import which_runs
 from highwater.common.exit_codes import EXIT_NO, EXIT_OK
+from highwater.kafka.records.record import TRANSACTIONS_2
 
 if TYPE_CHECKING:
     from highwater.broker.server.faults import FaultPlane
@@ -184,6 +186,7 @@ class _Broker:
         housekeeping = Housekeeping(
             loop, self._node, self._flusher, self._log_keeper, self._failures, self._connections
         )
+        self._node.features.when_changed.append(self._features_changed)
         dispatcher = Dispatcher(self._node)
         dispatcher.import_handlers()
         # What a crash left unflushed is below no high watermark yet: readers must not find less than was acknowledged.
@@ -366,6 +369,11 @@ class _Broker:
 
     def _on_membership_failure(self, reason: str) -> None:
         self._ending.on_membership_failure(reason, is_ready=self._is_ready)
+
+    def _features_changed(self) -> None:
+        if self._node.features.level(TRANSACTION_VERSION) < TRANSACTIONS_2:
+            for connection in tuple(self._connections):
+                connection.end_transactions_2()
 
     # Stopping
 

@@ -350,6 +350,15 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self._transport.close()
 
+    def end_transactions_2(self) -> None:
+        """Have a client come again whose version of transactions is not finalised any more.
+
+        It learns that only from the answer to ApiVersions. Until then it would send to a Kafka 3.9 what is refused
+        there: records of a partition that nobody added to its transaction.
+        """
+        if self._client.uses_transactions_2 and not self._closing:
+            self._hang_up_in_order("the client is to ask again for features: transaction.version is below 2 now")
+
     def stop_reading(self) -> None:
         """Take no more requests; answers that are under way still go out."""
         self._stopping = True

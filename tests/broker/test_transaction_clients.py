@@ -18,7 +18,9 @@ from kafka import TopicPartition as KafkaPythonPartition
 from kafka.admin import AbortTransactionSpec, OffsetSpec
 from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 
+from highwater.broker.features import TRANSACTION_VERSION, UpgradeType
 from tests.broker.running import RunningBroker, running_broker, start_broker
+from tests.broker.txn.wire_producer import Wire, WireProducer
 
 # Its types are there, but not exported.
 kafka_admin: Any = import_module("confluent_kafka.admin")
@@ -221,6 +223,31 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker: RunningBroker) -> 
         producer.commit_transaction(TIMEOUT_S)
     assert caught.value.args[0].fatal()
     assert read(broker, "late") == ["behind"]
+
+
+def test_only_a_client_of_version_2_is_to_ask_again_when_the_level_is_taken_back(tmp_path: Path) -> None:
+    """It learns of levels from ApiVersions alone. Until then it would send to a Kafka 3.9 what is refused there."""
+    question = {"client_software_name": "a", "client_software_version": "1"}
+    with running_broker(tmp_path / "log", properties=PROPERTIES) as broker:
+        create(broker, "t")
+        old, new = (WireProducer(broker.address, f"x-{version}", version) for version in (1, 2))
+        for producer in (old, new):
+            producer.init()
+            producer.write("t", 0, b"before")
+            producer.end()
+        downgrade = {"feature": TRANSACTION_VERSION, "max_version_level": 0, "upgrade_type": UpgradeType.SAFE_DOWNGRADE}
+        changed = Wire().ask(broker.address, "update_features", 1, feature_updates=[downgrade])
+        assert not changed.error_code
+        assert old.wire.ask(broker.address, "api_versions", 4, **question).finalized_features == ()
+        with pytest.raises(ConnectionError):
+            new.wire.ask(broker.address, "api_versions", 4, **question)
+        assert new.wire.ask(broker.address, "api_versions", 4, **question).finalized_features == ()
+        # It may have begun its next transaction before.
+        new.write("t", 0, b"after")
+        new.end()
+        assert read(broker, "t") == ["before", "before", "after"]
+        old.close()
+        new.close()
 
 
 class Restarted:

@@ -42,6 +42,7 @@ class Client:
         "listener",
         "mute",
         "principal",
+        "uses_transactions_2",
     )
 
     def __init__(
@@ -68,6 +69,8 @@ class Client:
         self.connected_ns = connected_ns
         """When the connection was made (CLOCK_MONOTONIC); None without one."""
         self.principal = ANONYMOUS
+        self.uses_transactions_2 = False
+        """Whether a request of the connection was of version 2 of transactions."""
         self._on_authenticated = on_authenticated
         self._permissions: Permissions | None = None
 

@@ -8,14 +8,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from highwater.broker.features import SERVED
+from highwater.broker.features import SERVED, TRANSACTION_VERSION
+from highwater.broker.topics.internal_topic import TRANSACTIONS_TOPIC, partition_of
 from tests.broker.handlers.harness import decode_answer, request_frame
 from tests.broker.made_up_features import COMMAND
 from tests.broker.running import RunningBroker
+from tests.broker.txn.wire_producer import WireProducer
 from tests.compat.apache_kafka.case import case
-from tests.compat.apache_kafka.cluster_cases import cluster_case, cluster_of, topics
+from tests.compat.apache_kafka.cluster_cases import (
+    cluster_case,
+    cluster_of,
+    consume,
+    preferred_election,
+    state,
+    topics,
+)
 from tests.compat.apache_kafka.golden import Connection
-from tests.compat.apache_kafka.tools import jars_4, kafka_tool
+from tests.compat.apache_kafka.tools import jars_4, kafka_tool, started_tool
+from tests.drills.cluster.systems import Cluster
 from tests.waiting import wait_until
 
 _ROW = re.compile(
@@ -139,3 +149,60 @@ def a_kafka_3_9_takes_features_back(directory: Path) -> None:
         assert json.loads(cluster.zookeeper.get("/feature")[0])["features"] == {}
         topics(cluster, "--create", "--topic", "t", "--replica-assignment", "3:1:2")
         assert cluster.brokers[3].is_running
+
+
+@cluster_case
+def a_kafka_3_9_joins_among_transactions(directory: Path) -> None:
+    """A client of Kafka 4 goes on with its transactions, though they are of version 2 before, and of version 1 then."""
+    records = 6000
+    with cluster_of(directory, ("highwater", "highwater", "kafka")) as cluster:
+        topics(cluster, "--create", "--topic", "t", "--replica-assignment", "3:1:2,1:2:3,2:3:1")
+        host, port = cluster.brokers[1].address
+        address = f"{host}:{port}"
+        name = _transactional_id_of(cluster, address, 3)
+        cluster.brokers[3].stop()
+        _features(address, "upgrade", "--feature", f"{TRANSACTION_VERSION}=2")
+
+        def level() -> int:
+            stored = json.loads(cluster.zookeeper.get("/highwater/features")[0])
+            return int(stored["levels"].get(TRANSACTION_VERSION, 0))
+
+        def epoch() -> int:
+            described = _tool(address, "TransactionsCommand", "describe", "--transactional-id", name)[1]
+            row = described.splitlines()[-1].split()
+            return int(row[3]) if "ProducerEpoch" in described else -1
+
+        assert level() == 2
+        with started_tool(
+            "org.apache.kafka.tools.ProducerPerformance", "--topic", "t", "--num-records", str(records), "--throughput",
+            "100", "--payload-monotonic", "--transactional-id", name, "--transaction-duration-ms", "20",
+            "--producer-props", f"bootstrap.servers={cluster.bootstrap_servers}", "linger.ms=0", jars=jars_4(),
+        ) as tool:  # fmt: skip
+            wait_until(lambda: tool.poll() is not None or epoch() > 5, "each transaction has an epoch")
+            cluster.start(cluster.brokers[3])
+            wait_until(lambda: level() == 0, "the level is taken back")
+            wait_until(lambda: _is_in_sync(cluster, 3), "broker 3 is in sync")
+            preferred_election(cluster)
+            assert state(cluster, "t", 0)[0] == 3
+            assert tool.poll() is None, tool.communicate()
+            printed, _ = tool.communicate(timeout=120)
+        assert tool.returncode == 0, printed
+        assert f"{records} records sent" in printed, printed
+        read = consume(cluster, "t", records, "--isolation-level", "read_committed")
+        assert sorted(map(int, read)) == list(range(records)), printed
+
+
+def _transactional_id_of(cluster: Cluster, address: str, broker_id: int) -> str:
+    """One that this broker coordinates, whenever it leads what it is to lead."""
+    first = WireProducer(address, "first", version=1)
+    first.init()
+    first.close()
+    assigned = json.loads(cluster.zookeeper.get(f"/brokers/topics/{TRANSACTIONS_TOPIC}")[0])["partitions"]
+    names = (f"x-{number}" for number in range(1000))
+    return next(name for name in names if assigned[str(partition_of(name, len(assigned)))][0] == broker_id)
+
+
+def _is_in_sync(cluster: Cluster, broker_id: int) -> bool:
+    """For all partitions that a client of transactions writes to or asks."""
+    places = [("t", number) for number in range(3)] + [(TRANSACTIONS_TOPIC, number) for number in range(6)]
+    return all(broker_id in state(cluster, *place)[1] for place in places)
