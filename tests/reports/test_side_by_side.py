@@ -91,7 +91,7 @@ def test_a_side_that_lost_records_leads_the_page(tmp_path: Path) -> None:
     (headline,) = answer.find("p", **{"class": "headline bad"})
     assert re.match(r"Head: 3 of [\d,]+ acknowledged records were lost; in doubt: ", headline.text)
     assert "in doubt: invalid trials were left out" in headline.text
-    assert f"Read what the broker printed (system.log in {lossy.directory}/trials)" in answer.text
+    assert f"Do not ship head, and read what the broker printed (system.log in {lossy.directory}/trials)" in answer.text
     found = compare(sound, lossy)
     assert found.answer.startswith("head: 3 of ")
     assert (found.head.n_invalid, found.base.n_invalid) == (1, 0)
