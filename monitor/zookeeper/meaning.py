@@ -184,6 +184,11 @@ def _feature(value: Any, _: _Match) -> Sentences:
     return [f"Feature versioning is {status}; finalised features: {_named(features) or 'none'}."]
 
 
+def _levels(value: Any, _: _Match) -> Sentences:
+    levels = [f"{name} {int(level)}" for name, level in sorted(value["levels"].items())]
+    return [f"Finalised levels, in epoch {int(value['epoch'])}: {_named(levels) or 'none'}."]
+
+
 def _log_dir(value: Any, _: _Match) -> Sentences:
     return [f"A log directory of broker {int(value['broker'])} failed."]
 
@@ -310,6 +315,8 @@ _TABLE: Final = (
     _known("/delegation_token/tokens", "delegation tokens", "Their names and data are never shown."),
     _known("/delegation_token/.+", "delegation token", "Its data are never shown."),
     _known("/feature", "features of the cluster", "", _feature),
+    _known("/highwater", "what brokers of Highwater keep beside Kafka's znodes"),
+    _known("/highwater/features", "features that brokers of Highwater have finalised", "", _levels),
     _known("/isr_change_notification", "notifications of changed in-sync replicas", _NOTIFIED),
     _known("/isr_change_notification/(?P<name>[^/]+)", "in-sync replicas were changed", "", _partitions),
     _known("/kafka-acl", "rules of access (ACLs)", "By type of resource."),

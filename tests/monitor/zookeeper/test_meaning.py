@@ -107,6 +107,11 @@ def says(path: str, value: object) -> str:
             "A log directory of broker 2 failed.",
         ),
         (
+            "/highwater/features",
+            {"version": 1, "epoch": 1796000000, "levels": {"transaction.version": 2}},
+            "Finalised levels, in epoch 1796000000: transaction.version 2.",
+        ),
+        (
             "/latest_producer_id_block",
             {"version": 1, "broker": 1, "block_start": "1000", "block_end": "1999"},
             "Broker 1 has the newest block: 1,000 to 1,999.",
