@@ -97,7 +97,8 @@ def add_to_transaction(node: Node, transactional_id: str, wanted: Wanted, then: 
     """Have the coordinator add the partitions of producers (at least one) that have no open transaction there.
 
     A client begins its next transaction before the last one has all its markers. The coordinator is asked again for a
-    short time, as the client would wait longer than that before it comes again (KAFKA-18654).
+    short time, as the client would wait longer than that before it comes again (KAFKA-18654). It is asked again too if
+    the marker came to the partition after the question: the answer may be about the last transaction.
     """
     left = _MOST_RETRIES
     answers: dict[TopicPartition, Verified] = {}
@@ -105,11 +106,12 @@ def add_to_transaction(node: Node, transactional_id: str, wanted: Wanted, then: 
     def answered(verified: Mapping[TopicPartition, Verified]) -> None:
         nonlocal left
         answers.update(verified)
-        again = [
-            (partition, producer)
-            for partition, producer in wanted
-            if answers[partition.topic, partition.index].verdict is ErrorCode.concurrent_transactions
-        ]
+        again = []
+        for partition, producer in wanted:
+            answer = answers[partition.topic, partition.index]
+            marker = partition.log.producer_states.last_marker(producer.producer_id)
+            if answer.verdict is ErrorCode.concurrent_transactions or answer.last_marker != marker:
+                again.append((partition, producer))
         if again and left:
             left -= 1
             node.scheduler.call_later(_RETRY_MS, partial(_ask, again, answered, ask))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -11,6 +12,7 @@ from unittest.mock import patch
 import pytest
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.log.producer_state import NO_OFFSET, ProducerStates
 from highwater.broker.txn.transaction import Producer, StoredTransaction, Transaction, TxnState
 from tests.broker.handlers.harness import Pending
 from tests.broker.log.reading import visible_to_committed
@@ -129,6 +131,16 @@ def test_a_broker_asks_again_while_the_last_transaction_completes(node: Transact
     assert answer.waits
     transaction._change = None
     node.advance(20)
+    assert answer.answer.responses[0].partition_responses[0].error_code is ErrorCode.none
+
+
+def test_a_marker_that_comes_after_the_question_has_the_broker_ask_again(node: TransactionHarness) -> None:
+    producer = node.init()
+    before_and_after = chain([NO_OFFSET], repeat(5))
+    with patch.object(ProducerStates, "last_marker", lambda *_: next(before_and_after)):
+        answer = node.write(producer, b"1", version=12)
+        assert isinstance(answer, Pending)
+        node.advance(20)
     assert answer.answer.responses[0].partition_responses[0].error_code is ErrorCode.none
 
 
