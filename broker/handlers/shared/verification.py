@@ -97,8 +97,8 @@ def add_to_transaction(node: Node, transactional_id: str, wanted: Wanted, then: 
     """Have the coordinator add the partitions of producers (at least one) that have no open transaction there.
 
     A client begins its next transaction before the last one has all its markers. The coordinator is asked again for a
-    short time, as the client would wait longer than that before it comes again (KAFKA-18654). It is asked again too if
-    the marker came to the partition after the question: the answer may be about the last transaction.
+    short time, as the client would wait longer than that before it comes again (KAFKA-18654). If the marker came to the
+    partition after the question, the answer may be about the last transaction, and the coordinator is asked again too.
     """
     left = _MOST_RETRIES
     answers: dict[TopicPartition, Verified] = {}
@@ -108,9 +108,11 @@ def add_to_transaction(node: Node, transactional_id: str, wanted: Wanted, then: 
         answers.update(verified)
         again = []
         for partition, producer in wanted:
-            answer = answers[partition.topic, partition.index]
+            key = (partition.topic, partition.index)
             marker = partition.log.producer_states.last_marker(producer.producer_id)
-            if answer.verdict is ErrorCode.concurrent_transactions or answer.last_marker != marker:
+            if answers[key].last_marker != marker:
+                answers[key] = Verified(ErrorCode.concurrent_transactions, marker)
+            if answers[key].verdict is ErrorCode.concurrent_transactions:
                 again.append((partition, producer))
         if again and left:
             left -= 1

@@ -144,6 +144,18 @@ def test_a_marker_that_comes_after_the_question_has_the_broker_ask_again(node: T
     assert answer.answer.responses[0].partition_responses[0].error_code is ErrorCode.none
 
 
+def test_a_marker_that_comes_after_the_last_question_has_the_client_ask_again(node: TransactionHarness) -> None:
+    producer = node.init()
+    with_six_questions = chain(range(12), repeat(11))
+    with patch.object(ProducerStates, "last_marker", lambda *_: next(with_six_questions)):
+        answer = node.write(producer, b"1", version=12)
+        for _ in range(5):
+            assert answer.waits
+            node.advance(20)
+    error = answer.answer.responses[0].partition_responses[0].error_code
+    assert error is ErrorCode.concurrent_transactions
+
+
 def test_a_broker_does_not_ask_for_ever(node: TransactionHarness) -> None:
     producer = node.init()
     node.node.transactions._transactions["x"].expire()
