@@ -8,6 +8,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.peers import PeerFailure, ask
+from highwater.broker.replica.partition import Partition
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.protocol.apis import APIS
 from highwater.kafka.records.batch import headers
@@ -189,14 +190,24 @@ class AskedCluster:
         raise AssertionError(f"the answer stays {answer}")
 
 
-def log_of(broker: SimulatedBroker, key: TopicPartition) -> list[str]:
-    """What its replica holds: values, and the ends of transactions."""
+def _replica_of(broker: SimulatedBroker, key: TopicPartition) -> Partition:
     assert broker.node is not None
     partition = broker.node.partitions.find(*key)
     assert partition is not None
-    log = partition.log
-    data = log.read(log.log_start_offset, 1 << 20, end_offset=log.log_end_offset)
+    return partition
+
+
+def _held(partition: Partition, end_offset: int) -> bytes:
+    """The batches of a replica below an offset."""
+    data = partition.log.read(partition.log.log_start_offset, 1 << 20, end_offset=end_offset)
     assert isinstance(data, bytes)
+    return data
+
+
+def log_of(broker: SimulatedBroker, key: TopicPartition) -> list[str]:
+    """What its replica holds: values, and the ends of transactions."""
+    partition = _replica_of(broker, key)
+    data = _held(partition, partition.log.log_end_offset)
     found = []
     for position, header in headers(data):
         batch = memoryview(data)[position:]
@@ -211,12 +222,8 @@ def log_of(broker: SimulatedBroker, key: TopicPartition) -> list[str]:
 
 def read_committed(broker: SimulatedBroker, key: TopicPartition) -> list[bytes]:
     """What a reader of committed records sees in its replica."""
-    assert broker.node is not None
-    partition = broker.node.partitions.find(*key)
-    assert partition is not None
-    log = partition.log
-    data = log.read(log.log_start_offset, 1 << 20, end_offset=partition.last_stable_offset)
-    assert isinstance(data, bytes)
+    partition = _replica_of(broker, key)
+    data = _held(partition, partition.last_stable_offset)
     found: list[tuple[int, int, bytes]] = []
     aborted: set[int] = set()
     open_by_producer: dict[int, list[int]] = {}
@@ -236,17 +243,14 @@ def read_committed(broker: SimulatedBroker, key: TopicPartition) -> list[bytes]:
 
 def check_epochs(broker: SimulatedBroker, key: TopicPartition) -> None:
     """Check that the epochs of each producer in a replica only grow, and that no transaction is open there."""
-    assert broker.node is not None
-    partition = broker.node.partitions.find(*key)
-    assert partition is not None
-    log = partition.log
-    data = log.read(log.log_start_offset, 1 << 20, end_offset=log.log_end_offset)
-    assert isinstance(data, bytes)
+    partition = _replica_of(broker, key)
+    end_offset = partition.log.log_end_offset
+    data = _held(partition, end_offset)
     epochs: dict[int, int] = {}
     for _, header in headers(data):
         assert header.producer_epoch >= epochs.get(header.producer_id, -1), log_of(broker, key)
         epochs[header.producer_id] = header.producer_epoch
-    assert partition.last_stable_offset == partition.high_watermark == log.log_end_offset
+    assert partition.last_stable_offset == partition.high_watermark == end_offset
 
 
 def error_codes(topics: Any) -> Mapping[TopicPartition, ErrorCode]:
