@@ -45,7 +45,7 @@ class LoneNode:
         deleted_topics = take_up_topics(partitions, store)
         view = LoneBroker(runtime, store.cluster_id, partitions)
         groups = GroupCoordinator(runtime, partitions, view, deleted_topics)
-        markers = LocalMarkers(runtime.clock, partitions, view, groups.transaction_ended)
+        markers = LocalMarkers(runtime.clock, partitions, view, groups.commits.transaction_ended)
         stepping = Stepping(runtime, storage.log_directories, storage.run_aside)
         store.run_steps = stepping.run
         producer_ids = StoredProducerIds(runtime.broker_id, partitions, store, stepping)

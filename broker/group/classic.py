@@ -30,6 +30,7 @@ from highwater.broker.group.events import (
     NO_MEMBER_ID,
     AnswerJoin,
     AnswerSync,
+    Committer,
     Effect,
     JoinAnswer,
     JoinRequest,
@@ -220,7 +221,6 @@ class ClassicGroup(Rebalance):
         return ErrorCode.rebalance_in_progress if is_preparing else ErrorCode.none
 
     def leave(self, leavers: Sequence[Leaver], now: Now) -> tuple[list[ErrorCode], list[Effect]]:
-        """Remove members. Returns an error code for each of `leavers`, in order."""
         return [self._leave(leaver, now) for leaver in leavers], self._take_effects()
 
     def _leave(self, leaver: Leaver, now: Now) -> ErrorCode:
@@ -236,35 +236,28 @@ class ClassicGroup(Rebalance):
         self._remove_and_rebalance(member_id, f"{member_id} left; {reason}", now)
         return ErrorCode.none
 
-    def check_commit(
-        self, member_id: str, group_instance_id: str | None, generation_id: int, now: Now
-    ) -> ErrorCode | None:
-        """Return why this member may not commit offsets now, or None. A commit counts as a heartbeat."""
-        if self.state not in (GroupState.EMPTY, GroupState.DEAD) and _is_nobody(
-            member_id, group_instance_id, generation_id
-        ):
+    def check_commit(self, committer: Committer, now: Now) -> ErrorCode | None:
+        """A commit counts as a heartbeat."""
+        if self.state not in (GroupState.EMPTY, GroupState.DEAD) and _is_nobody(committer):
             return ErrorCode.unknown_member_id
-        error = self.check_transactional_commit(member_id, group_instance_id, generation_id)
-        if error is not None or generation_id < 0:
+        error = self.check_transactional_commit(committer)
+        if error is not None or committer.generation_id < 0:
             return error
         if self.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.rebalance_in_progress
-        self._expect_heartbeat(self.members[member_id], now)
+        self._expect_heartbeat(self.members[committer.member_id], now)
         return None
 
-    def check_transactional_commit(
-        self, member_id: str, group_instance_id: str | None, generation_id: int
-    ) -> ErrorCode | None:
-        """Return why a producer may not commit for this member, or None. Old producers name no member (KIP-447)."""
+    def check_transactional_commit(self, committer: Committer) -> ErrorCode | None:
         if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
-        if self.state is GroupState.EMPTY and generation_id < 0:
+        if self.state is GroupState.EMPTY and committer.generation_id < 0:
             return None
-        if _is_nobody(member_id, group_instance_id, generation_id):
+        if _is_nobody(committer):
             return None
-        if (error := self._check_member(member_id, group_instance_id)) is not None:
+        if (error := self._check_member(committer.member_id, committer.group_instance_id)) is not None:
             return error
-        return ErrorCode.illegal_generation if generation_id != self.generation_id else None
+        return ErrorCode.illegal_generation if committer.generation_id != self.generation_id else None
 
     def _check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode | None:
         if group_instance_id is not None:
@@ -276,5 +269,5 @@ class ClassicGroup(Rebalance):
         return None if member_id in self.members else ErrorCode.unknown_member_id
 
 
-def _is_nobody(member_id: str, group_instance_id: str | None, generation_id: int) -> bool:
-    return generation_id < 0 and member_id == NO_MEMBER_ID and group_instance_id is None
+def _is_nobody(committer: Committer) -> bool:
+    return committer.generation_id < 0 and committer.member_id == NO_MEMBER_ID and committer.group_instance_id is None

@@ -1,8 +1,8 @@
-"""The events and effects of a classic group: requests, answers, records to store."""
+"""The events and effects of a group: requests, answers, records to store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 NO_GENERATION: Final = -1
 NO_MEMBER_ID: Final = ""
+NO_STATE_TIMESTAMP: Final = -1
 
 
 class Now(NamedTuple):
@@ -57,6 +58,14 @@ class Leaver(NamedTuple):
     member_id: str
     group_instance_id: str | None = None
     reason: str = "not provided"
+
+
+class Committer(NamedTuple):
+    """The member and generation of a commit; the defaults are a simple consumer, which is not a member."""
+
+    member_id: str = NO_MEMBER_ID
+    group_instance_id: str | None = None
+    generation_id: int = NO_GENERATION
 
 
 class JoinedMember(NamedTuple):
@@ -120,11 +129,11 @@ class Answer(NamedTuple):
     deliver: Callable[[], None]
 
 
-class StoreGroup(NamedTuple):
-    """Effect: append this to the log, then report the outcome to `ClassicGroup.stored`."""
+class Store(NamedTuple):
+    """Effect: append these keys and values to the log as one batch; their outcome goes to `GroupProtocol.stored`."""
 
-    group: StoredGroup
+    records: Sequence[tuple[bytes, bytes | None]]
     then: Callable[[ErrorCode, Now], None]
 
 
-Effect = Answer | StoreGroup
+Effect = Answer | Store

@@ -25,8 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from highwater.broker.group.members import CONSUMER
-from highwater.broker.group.rebalance import NO_STATE_TIMESTAMP, GroupState, Rebalance
+from highwater.broker.group.protocol import GroupProtocol
 from highwater.common.topic_partition import TopicPartition
 
 
@@ -158,40 +157,16 @@ class GroupOffsets:
     def _known(self) -> set[TopicPartition]:
         return {*self._committed, *self._pending, *(key for offsets in self._undecided.values() for key in offsets)}
 
-    def expire(self, group: Rebalance, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+    def expire(self, members: GroupProtocol, now_ms: int, retention_ms: int) -> list[TopicPartition]:
         """Remove the offsets that have expired at `now_ms`. Returns their partitions."""
-        since = _expiry_starts(group)
-        if since is None:
-            return []
+
+        def is_expired(partition: TopicPartition, offset: CommittedOffset) -> bool:
+            since_ms = members.retained_since(partition[0], offset.commit_timestamp_ms)
+            if since_ms is None or self.is_pending(partition):
+                return False
+            expires_ms = offset.expire_timestamp_ms
+            return now_ms - since_ms >= retention_ms if expires_ms is None else now_ms >= expires_ms
+
         return self.remove(
-            [
-                partition
-                for partition, offset in self._committed.items()
-                if not self.is_pending(partition)
-                and not _is_read(group, partition[0])
-                and (
-                    now_ms - since(offset) >= retention_ms
-                    if offset.expire_timestamp_ms is None
-                    else now_ms >= offset.expire_timestamp_ms
-                )
-            ]
+            [partition for partition, offset in self._committed.items() if is_expired(partition, offset)]
         )
-
-
-def _expiry_starts(group: Rebalance) -> Callable[[CommittedOffset], int] | None:
-    """Return a function from an offset to the start of its retention time; None if none of the group expires now."""
-    if group.protocol_type is None:
-        return _commit_time
-    if group.state is GroupState.EMPTY:
-        empty_since_ms = group.state_timestamp_ms
-        return _commit_time if empty_since_ms == NO_STATE_TIMESTAMP else lambda _: empty_since_ms
-    is_known = group.protocol_type == CONSUMER and group.subscribed_topics is not None
-    return _commit_time if is_known and group.state is GroupState.STABLE else None
-
-
-def _commit_time(offset: CommittedOffset) -> int:
-    return offset.commit_timestamp_ms
-
-
-def _is_read(group: Rebalance, topic: str) -> bool:
-    return group.state is GroupState.STABLE and group.subscribed_topics is not None and topic in group.subscribed_topics

@@ -22,24 +22,24 @@ import logging
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.events import (
+    NO_STATE_TIMESTAMP,
     Answer,
     Effect,
     JoinAnswer,
     Now,
+    Store,
     StoredGroup,
-    StoreGroup,
     SyncAnswer,
 )
 from highwater.broker.group.members import CONSUMER, GroupMember, Members, subscribed_topics
+from highwater.broker.group.schemas import GroupKey, encode_group, encode_group_key
 
 _logger = logging.getLogger(__name__)
-
-NO_STATE_TIMESTAMP: Final = -1
 
 T = TypeVar("T")
 
@@ -70,8 +70,6 @@ class _InitialDelay(NamedTuple):
 
 
 class Rebalance:
-    """`wake_ms` is the latest time for the next `tick`, or None; it may be earlier than needed."""
-
     def __init__(self, group_id: str, settings: GroupSettings) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
@@ -236,10 +234,37 @@ class Rebalance:
             tuple(other.as_told_to_leader(protocol_name) for other in self.members) if is_leader else (),
         )
 
+    # What the coordinator asks
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is GroupState.EMPTY
+
+    @property
+    def is_unused(self) -> bool:
+        return self.is_empty and not self.pending_members
+
+    def reads_topic(self, topic: str) -> bool:
+        return not self.is_empty and (self.subscribed_topics is None or topic in self.subscribed_topics)
+
+    def retained_since(self, topic: str, committed_ms: int) -> int | None:
+        if self.protocol_type is None:
+            return committed_ms
+        if self.is_empty:
+            return committed_ms if self.state_timestamp_ms == NO_STATE_TIMESTAMP else self.state_timestamp_ms
+        is_unread = self.protocol_type == CONSUMER and not self.reads_topic(topic)
+        return committed_ms if is_unread and self.state is GroupState.STABLE else None
+
+    def tombstones(self) -> list[tuple[bytes, None]]:
+        return [(encode_group_key(GroupKey(self.group_id)), None)] if self.generation_id > 0 else []
+
     # The end
 
     def die(self, error: ErrorCode) -> list[Effect]:
-        """End the group: it was deleted, or this broker no longer coordinates it. Answers every waiting request."""
         for member in self.members:
             self._answer_join(member, JoinAnswer(error, member.member_id))
             self._answer_sync(member, SyncAnswer(error))
@@ -249,13 +274,11 @@ class Rebalance:
 
     # Time and stored records
 
-    def stored(self, store: StoreGroup, error: ErrorCode, now: Now) -> list[Effect]:
-        """Continue after the append of a `StoreGroup` effect: `error` is its outcome."""
+    def stored(self, store: Store, error: ErrorCode, now: Now) -> list[Effect]:
         store.then(error, now)
         return self._take_effects()
 
     def tick(self, now: Now) -> list[Effect]:
-        """Do what is due, and set `wake_ms` anew."""
         if self.state is GroupState.DEAD:
             return []
         now_ms = now.monotonic_ms
@@ -329,7 +352,8 @@ class Rebalance:
         return due_ms
 
     def _store(self, assignments: dict[str, bytes], then: Callable[[ErrorCode, Now], None]) -> None:
-        self._effects.append(StoreGroup(self.to_store(assignments), then))
+        value = encode_group(self.to_store(assignments))
+        self._effects.append(Store(((encode_group_key(GroupKey(self.group_id)), value),), then))
 
     def to_store(self, assignments: dict[str, bytes]) -> StoredGroup:
         protocol_name = self.protocol_name

@@ -17,9 +17,8 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
-from highwater.broker.group.events import StoredGroup, StoredMember
+from highwater.broker.group.events import NO_STATE_TIMESTAMP, StoredGroup, StoredMember
 from highwater.broker.group.offsets import CommittedOffset
-from highwater.broker.group.rebalance import NO_STATE_TIMESTAMP
 from highwater.kafka.protocol.primitives import Decoder, MalformedRequestError, bytes_length, nullable_string, string
 from highwater.kafka.records.batch import CorruptBatch
 

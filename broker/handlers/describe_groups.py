@@ -43,7 +43,7 @@ def _describe(node: Node, version: int, group_id: str, operations: Answer) -> An
     return {
         "error_code": ErrorCode.none,
         "group_id": group_id,
-        "group_state": found.state.value,
+        "group_state": found.state_name,
         "protocol_type": found.protocol_type or "",
         "protocol_data": (found.protocol_name or "") if is_stable else "",
         "members": _members(found, is_stable),

@@ -26,10 +26,10 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             {
                 "group_id": group.group_id,
                 "protocol_type": group.protocol_type or "",
-                "group_state": group.state.value,
+                "group_state": group.state_name,
                 "group_type": _CLASSIC,
             }
             for group in groups
-            if (not states or group.state.value.lower() in states) and (not types or _CLASSIC in types)
+            if (not states or group.state_name.lower() in states) and (not types or _CLASSIC in types)
         ],
     }

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.group.coordinator import Committer, Outcomes
+from highwater.broker.group.commits import Outcomes
+from highwater.broker.group.events import Committer
 from highwater.broker.handlers.shared.committed_offsets import in_older_terms, outcomes_by_topic, requested_offsets
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.handlers.shared.topics_by_id import with_names
@@ -49,5 +50,5 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
     instance_id = getattr(request, "group_instance_id", None)
     committer = Committer(request.member_id, instance_id, request.generation_id_or_member_epoch)
-    node.groups.commit(request.group_id, committer, offsets, answer)
+    node.groups.commits.commit(request.group_id, committer, offsets, answer)
     return deferred.now_or_later()

@@ -11,7 +11,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.group.coordinator import Outcomes
+from highwater.broker.group.commits import Outcomes
 from highwater.broker.handlers.shared.committed_offsets import outcomes_by_topic
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
@@ -33,5 +33,5 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             )
         )
 
-    node.groups.delete_offsets(request.group_id, known, answer)
+    node.groups.commits.delete(request.group_id, known, answer)
     return deferred.now_or_later()

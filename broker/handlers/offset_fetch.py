@@ -46,7 +46,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
 
 def _fetch(node: Node, group_id: str, topics: Any, is_stable: bool, by_id: bool = False) -> Answer:
-    offsets = node.groups.offsets(group_id)
+    offsets = node.groups.commits.of_group(group_id)
     if isinstance(offsets, ErrorCode):
         return {"error_code": offsets, "topics": []}
     wanted = _all_topics(node, offsets, by_id) if topics is None else topics

@@ -24,7 +24,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.group.coordinator import Committer, Outcomes
+from highwater.broker.group.commits import Outcomes
+from highwater.broker.group.events import Committer
 from highwater.broker.handlers.shared.committed_offsets import in_older_terms, outcomes_by_topic, requested_offsets
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.handlers.shared.topics_by_id import with_names
@@ -74,7 +75,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             verify = verifier(
                 node, request.transactional_id, partition, knows_abortable=version >= 4, verified=verified
             )
-        node.groups.commit_in_transaction(
+        node.groups.commits.commit_in_transaction(
             request.group_id, committer, producer, verify, offsets, answer, by_version_2=adds
         )
 

@@ -125,7 +125,7 @@ class ClusteredNode:
             request_timeout_ms=config.integer("request.timeout.ms"),
         )
         groups = GroupCoordinator(runtime, partitions, metadata)
-        markers = LocalMarkers(clock, partitions, metadata, groups.transaction_ended)
+        markers = LocalMarkers(clock, partitions, metadata, groups.commits.transaction_ended)
         transaction_level = partial(features.features.level, TRANSACTION_VERSION)
         self._remote_markers = RemoteMarkers(
             runtime, metadata, markers, connections("txn-marker-sender"), topic_is_gone, transaction_level

@@ -8,7 +8,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import ClusterView
-from highwater.broker.group.coordinator import Outcomes
+from highwater.broker.group.commits import Outcomes
 from highwater.broker.group.offsets import CommittedOffset
 from highwater.broker.handlers.shared.topics_by_id import is_unknown_id, key_of
 from highwater.common.topic_partition import TopicPartition

@@ -29,18 +29,20 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.group.classic import ClassicGroup
 from highwater.broker.group.events import (
     Answer,
+    Committer,
     Effect,
     JoinAnswer,
     JoinRequest,
     Leaver,
     Now,
     Protocol,
+    Store,
     StoredGroup,
-    StoreGroup,
     SyncAnswer,
     SyncRequest,
 )
 from highwater.broker.group.rebalance import GroupSettings
+from highwater.broker.group.schemas import decode_group
 
 _WALL_MS: Final = 1_700_000_000_000
 
@@ -49,7 +51,7 @@ class Script:
     def __init__(self) -> None:
         self._now_ms = 0
         self._lines: list[str] = []
-        self._stores: deque[StoreGroup] = deque()
+        self._stores: deque[Store] = deque()
         self._is_holding = False
         self._last_stored: StoredGroup | None = None
         self._waiting: set[str] = set()
@@ -132,7 +134,8 @@ class Script:
         self._apply(effects)
 
     def _commit(self, member: str, generation: str, instance: str | None = None) -> None:
-        refusal = self._group.check_commit("" if member == "-" else member, instance, int(generation), self._now)
+        committer = Committer("" if member == "-" else member, instance, int(generation))
+        refusal = self._group.check_commit(committer, self._now)
         self._lines.append("none" if refusal is None else refusal.name)
 
     def _advance(self, duration_ms: str) -> None:
@@ -177,7 +180,9 @@ class Script:
             if isinstance(effect, Answer):
                 effect.deliver()
                 continue
-            stored = effect.group
+            ((_, value),) = effect.records
+            assert value is not None
+            stored = decode_group(value)
             members = " ".join(f"{member.member_id}={member.assignment.decode() or '-'}" for member in stored.members)
             self._lines.append(f"store generation {stored.generation_id} {stored.protocol_name}: {members or 'nobody'}")
             self._last_stored = stored

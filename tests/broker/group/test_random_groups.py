@@ -14,13 +14,14 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.group.classic import ClassicGroup
 from highwater.broker.group.events import (
     Answer,
+    Committer,
     Effect,
     JoinAnswer,
     JoinRequest,
     Leaver,
     Now,
     Protocol,
-    StoreGroup,
+    Store,
     SyncAnswer,
     SyncRequest,
 )
@@ -41,7 +42,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.group = ClassicGroup("g", self.limits)
         self.waiting: set[int] = set()
         self.known_ids = [""]
-        self.stores: list[StoreGroup] = []
+        self.stores: list[Store] = []
         self.requests = count()
         self.generation_id = 0
 
@@ -79,7 +80,9 @@ class AnyOrder(RuleBasedStateMachine):
             if isinstance(effect, Answer):
                 effect.deliver()
             else:
-                assert decode_group(encode_group(effect.group)) == effect.group
+                ((_, value),) = effect.records
+                assert value is not None
+                assert encode_group(decode_group(value)) == value
                 self.stores.append(effect)
 
     @rule(
@@ -108,7 +111,7 @@ class AnyOrder(RuleBasedStateMachine):
     def beat(self, which: int, instance: str | None) -> None:
         member_id = self.known_ids[-1 - which % min(len(self.known_ids), 8)]
         self.group.heartbeat(member_id, instance, self.group.generation_id, self.now)
-        self.group.check_commit(member_id, instance, self.group.generation_id, self.now)
+        self.group.check_commit(Committer(member_id, instance, self.group.generation_id), self.now)
 
     @rule(which=st.integers(0, 100), instance=INSTANCES)
     def leave(self, which: int, instance: str | None) -> None:

@@ -1,0 +1,175 @@
+"""The offsets that clients commit, fetch and delete: in the groups of this broker and in their log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from highwater.broker.group.events import Committer
+from highwater.broker.group.groups import STORE_ERRORS, Groups, fits
+from highwater.broker.group.members import CONSUMER
+from highwater.broker.group.offsets import CommittedOffset, GroupOffsets
+from highwater.broker.group.schemas import OffsetKey, encode_offset, encode_offset_key
+from highwater.broker.replica.partition import Verify
+from highwater.broker.topics.internal_topic import KeyValue
+from highwater.common.topic_partition import TopicPartition
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+Outcomes = Mapping[TopicPartition, ErrorCode]
+
+
+class Commits:
+    def __init__(self, groups: Groups, max_metadata_length: int) -> None:
+        self._groups = groups
+        self._max_metadata_length = max_metadata_length
+
+    def commit(self, group_id: str, committer: Committer, offsets: Offsets, answer: Callable[[Outcomes], None]) -> None:
+        group = self._groups.by_id.get(group_id)
+        error = self._groups.refusal(group_id, may_be_empty=True)
+        if error is None and group is None:
+            if committer.generation_id < 0:
+                group = self._groups.add(group_id)
+            else:
+                error = ErrorCode.group_id_not_found
+        if error is None and group is not None:
+            error = group.members.check_commit(committer, self._groups.now())
+            self._groups.schedule(group)
+        if error is not None or group is None:
+            answer(dict.fromkeys(offsets, error or ErrorCode.group_id_not_found))
+            return
+        accepted = {key: offset for key, offset in offsets.items() if self._is_short(offset.metadata)}
+        outcomes = dict.fromkeys(offsets, ErrorCode.offset_metadata_too_large)
+        if not accepted:
+            answer(outcomes)
+            return
+        committed = group.offsets
+        order = committed.begin_commit(accepted)
+
+        def written(error: ErrorCode) -> None:
+            committed.end_commit(order, accepted, is_written=not error)
+            answer(outcomes | dict.fromkeys(accepted, COMMIT_ERRORS.get(error, error)))
+
+        self._groups.append(group_id, _offset_records(group_id, accepted), written)
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        committer: Committer,
+        producer: tuple[int, int],
+        verify: Verify | None,
+        offsets: Offsets,
+        answer: Callable[[Outcomes], None],
+        *,
+        by_version_2: bool = False,
+    ) -> None:
+        """Add offsets to the transaction of the producer (id, epoch), if `verify` allows it.
+
+        `verify` is None if this broker did not coordinate the group when the transaction was verified.
+        """
+        producer_id, epoch = producer
+        group = self._groups.by_id.get(group_id)
+        partition = self._groups.topic.partition(group_id)
+        error = self._groups.refusal(group_id)
+        if (
+            error is None
+            and partition is not None
+            and partition.would_begin(producer_id, epoch, by_version_2=by_version_2)
+        ):
+            refusal = ErrorCode.not_coordinator if verify is None else verify(*producer)
+            error = COMMIT_ERRORS.get(refusal, refusal) or None
+        if error is None and group is None:
+            if committer.generation_id < 0:
+                group = self._groups.add(group_id)
+            else:
+                error = ErrorCode.group_id_not_found
+        if error is None and group is not None:
+            error = group.members.check_transactional_commit(committer)
+        if error is not None or group is None:
+            answer(dict.fromkeys(offsets, error or ErrorCode.group_id_not_found))
+            return
+        accepted = {key: offset for key, offset in offsets.items() if self._is_short(offset.metadata)}
+        outcomes = dict.fromkeys(offsets, ErrorCode.offset_metadata_too_large)
+        if not accepted:
+            answer(outcomes)
+            return
+        take_back = group.offsets.add_undecided(producer_id, accepted)
+        self._groups.undecided.setdefault(producer_id, set()).add(group_id)
+
+        def written(error: ErrorCode) -> None:
+            if error:
+                take_back()
+            answer(outcomes | dict.fromkeys(accepted, COMMIT_ERRORS.get(error, error)))
+
+        self._groups.append(group_id, _offset_records(group_id, accepted), written, producer, by_version_2=by_version_2)
+
+    def transaction_ended(self, partition: int, producer_id: int, is_commit: bool) -> None:
+        """Commit or drop the offsets of a transaction whose marker is durable in that partition of the topic.
+
+        A partition that is still being read needs no call: the reading finds the marker.
+        """
+        groups = self._groups.undecided.get(producer_id, set())
+        for group_id in tuple(groups):
+            group = self._groups.by_id.get(group_id)
+            if group is not None and group.partition_index != partition:
+                continue
+            groups.discard(group_id)
+            if group is not None:
+                group.offsets.end_transaction(producer_id, is_commit=is_commit)
+                self._groups.bury(group_id, group, [])
+        if not groups:
+            self._groups.undecided.pop(producer_id, None)
+
+    def _is_short(self, metadata: str) -> bool:
+        return len(metadata) <= self._max_metadata_length and fits(metadata)
+
+    def of_group(self, group_id: str) -> ErrorCode | GroupOffsets:
+        """Return the committed offsets of a group; none for an unknown group."""
+        if (error := self._groups.refusal(group_id, may_be_empty=True)) is not None:
+            return error
+        group = self._groups.by_id.get(group_id)
+        return GroupOffsets() if group is None else group.offsets
+
+    def delete(
+        self, group_id: str, partitions: Iterable[TopicPartition], answer: Callable[[ErrorCode | Outcomes], None]
+    ) -> None:
+        """Delete committed offsets. Answers an error code for each of `partitions`, or one for all."""
+        group = self._groups.by_id.get(group_id)
+        error = self._groups.refusal(group_id)
+        if error is None and group is None:
+            error = ErrorCode.group_id_not_found
+        if error is not None or group is None:
+            answer(error or ErrorCode.group_id_not_found)
+            return
+        members = group.members
+        if not members.is_empty and members.protocol_type != CONSUMER:
+            answer(ErrorCode.non_empty_group)
+            return
+        is_read = {key: members.reads_topic(key[0]) for key in partitions}
+        outcomes = {
+            key: ErrorCode.group_subscribed_to_topic if reads else ErrorCode.none for key, reads in is_read.items()
+        }
+        removed = group.offsets.remove([key for key, reads in is_read.items() if not reads])
+
+        def written(error: ErrorCode) -> None:
+            answer(COMMIT_ERRORS.get(error, error) if error else outcomes)
+
+        self._groups.bury(group_id, group, removed, written)
+
+
+def _offset_records(group_id: str, offsets: Offsets) -> list[KeyValue]:
+    return [
+        (encode_offset_key(OffsetKey(group_id, topic, partition)), encode_offset(offset))
+        for (topic, partition), offset in offsets.items()
+    ]
+
+
+COMMIT_ERRORS: Final = STORE_ERRORS | {
+    # The transaction coordinator on another broker could not be reached; clients retry after this error.
+    ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,
+    ErrorCode.request_timed_out: ErrorCode.request_timed_out,
+    ErrorCode.message_too_large: ErrorCode.invalid_commit_offset_size,
+    ErrorCode.record_list_too_large: ErrorCode.invalid_commit_offset_size,
+}
+"""The errors of a commit that the log refuses (GroupMetadataManager.maybeConvertOffsetCommitError)."""

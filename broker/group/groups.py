@@ -1,0 +1,277 @@
+"""The groups that this broker coordinates, and the log `__consumer_offsets` that stores them.
+
+Executes the effects of a group's state machine: sends answers, appends records, sets timers. After the start the groups
+are read from the log in slices while the broker already serves; until its partition is read, a group answers
+COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+from uuid import uuid4
+
+from kio.schema.errors import ErrorCode
+
+from highwater.broker.clock import ClockGuard, Timer
+from highwater.broker.cluster.state import ClusterView
+from highwater.broker.group.classic import ClassicGroup
+from highwater.broker.group.events import Answer, Effect, Now, Store
+from highwater.broker.group.kept import KeptGroups, kept_groups
+from highwater.broker.group.offsets import GroupOffsets
+from highwater.broker.group.rebalance import GroupSettings
+from highwater.broker.group.schemas import OffsetKey, encode_offset_key
+from highwater.broker.group.settling import SettledRecords
+from highwater.broker.replica.partition import Partition
+from highwater.broker.runtime import Runtime
+from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue
+from highwater.broker.topics.partitions import Partitions
+from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.records.batch import Codec
+
+_logger = logging.getLogger(__name__)
+
+_MAX_TEXT_BYTES: Final = 32_000
+"""The limit of any name in a request: records and older responses have 15 bits for the length of a text."""
+
+
+class Group:
+    """A group with its members, offsets and timer."""
+
+    __slots__ = ("members", "offsets", "partition_index", "timer", "timer_ms")
+
+    def __init__(self, members: ClassicGroup, partition_index: int) -> None:
+        self.members = members
+        self.partition_index = partition_index
+        """The partition of `__consumer_offsets` that stores the group."""
+        self.offsets = GroupOffsets()
+        self.timer: Timer | None = None
+        self.timer_ms = 0
+
+
+class Groups:
+    def __init__(
+        self, runtime: Runtime, partitions: Partitions, cluster: ClusterView, deleted_topics: Sequence[str] = ()
+    ) -> None:
+        """`deleted_topics` were deleted since the last run: their offsets are not read back."""
+        config = runtime.config
+        self._deleted_topics = deleted_topics
+        self._config = config
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
+        self.topic = InternalTopic(
+            runtime,
+            partitions,
+            cluster,
+            OFFSETS_TOPIC,
+            "groups",
+            self._load,
+            self._unload,
+            codec=Codec(config.integer("offsets.topic.compression.codec")),
+            read_bytes=config.integer("offsets.load.buffer.size"),
+        )
+        self.by_id: dict[str, Group] = {}
+        self.undecided: dict[int, set[str]] = {}
+        """The groups with offsets in the open transaction of each producer id."""
+        self._settings = GroupSettings(
+            config.integer("group.initial.rebalance.delay.ms"), config.integer("group.max.size"), lambda: str(uuid4())
+        )
+        self._append_timeout_ms = config.integer("offsets.commit.timeout.ms")
+        self._retention_ms = config.integer("offsets.retention.minutes") * 60_000
+        self._expiry_timer: Timer | None = None
+        self._clock_guard = ClockGuard(runtime.clock)
+        self.is_closed = False
+
+    def refusal(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode | None:
+        """Return why this broker cannot answer for the group now, or None."""
+        if not (group_id or may_be_empty) or not fits(group_id):
+            return ErrorCode.invalid_group_id
+        if self.is_closed:
+            return ErrorCode.coordinator_not_available
+        return self.topic.refusal(group_id)
+
+    def now(self) -> Now:
+        clock = self._clock
+        return Now(clock.monotonic_ns() // 1_000_000, clock.now_ms())
+
+    def add(self, group_id: str, index: int | None = None) -> Group:
+        """`index`: the partition of the topic, if that is known otherwise than by the topic."""
+        if index is None:
+            index = self.topic.index_of(group_id)
+            assert index is not None, "a group without a topic"
+        group = self.by_id[group_id] = Group(ClassicGroup(group_id, self._settings), index)
+        self._schedule_expiry()
+        return group
+
+    def bury(
+        self,
+        group_id: str,
+        group: Group,
+        removed: Sequence[TopicPartition],
+        then: Callable[[ErrorCode], None] = lambda _: None,
+        *,
+        is_deletion: bool = False,
+    ) -> None:
+        """Append tombstones for removed offsets, and for the group if it is of no more use, or deleted."""
+        tombstones: list[KeyValue] = [(encode_offset_key(OffsetKey(group_id, *key)), None) for key in removed]
+        members = group.members
+        if (is_deletion or members.is_unused) and group.offsets.is_empty:
+            del self.by_id[group_id]
+            tombstones += members.tombstones()
+            self.apply(group, members.die(ErrorCode.coordinator_not_available))
+        if tombstones:
+            self.append(group_id, tombstones, then)
+        else:
+            then(ErrorCode.none)
+
+    # Offsets that go without a request
+
+    def topic_deleted(self, name: str) -> None:
+        """Remove the offsets of a deleted topic; when it is `__consumer_offsets`, remove all groups."""
+        if name != OFFSETS_TOPIC:
+            for group_id, group in tuple(self.by_id.items()):
+                self.bury(group_id, group, group.offsets.remove_topic(name))
+            return
+        self.topic.forget()
+
+    def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Remove the offsets of partitions that the cluster deleted."""
+        for group_id, group in tuple(self.by_id.items()):
+            self.bury(group_id, group, group.offsets.remove(partitions))
+        self.topic.forget_if_gone()
+
+    def _expire_offsets(self) -> None:
+        self._expiry_timer = None
+        now_ms = self._clock_guard.now_ms()
+        if now_ms is not None:
+            for group_id, group in tuple(self.by_id.items()):
+                self.bury(group_id, group, group.offsets.expire(group.members, now_ms, self._retention_ms))
+        self._schedule_expiry()
+
+    def _schedule_expiry(self) -> None:
+        if self._expiry_timer is None and self.by_id and not self.is_closed:
+            interval_ms = self._config.integer("offsets.retention.check.interval.ms")
+            self._expiry_timer = self._scheduler.call_later(interval_ms, self._expire_offsets)
+
+    # Executing effects
+
+    def apply(self, group: Group, effects: Sequence[Effect] = ()) -> None:
+        for effect in effects:
+            if isinstance(effect, Answer):
+                effect.deliver()
+            else:
+                self._store(group, effect)
+        self.schedule(group)
+
+    def _store(self, group: Group, store: Store) -> None:
+        def stored(error: ErrorCode) -> None:
+            self.apply(group, group.members.stored(store, STORE_ERRORS.get(error, error), self.now()))
+
+        self.append(group.members.group_id, store.records, stored)
+
+    def append(
+        self,
+        group_id: str,
+        records: Sequence[KeyValue],
+        then: Callable[[ErrorCode], None],
+        producer: tuple[int, int] | None = None,
+        *,
+        by_version_2: bool = False,
+    ) -> None:
+        self.topic.append(
+            group_id,
+            records,
+            self._clock.now_ms(),
+            then,
+            producer,
+            by_version_2=by_version_2,
+            timeout_ms=self._append_timeout_ms,
+        )
+
+    def schedule(self, group: Group) -> None:
+        """Schedule the group's `tick`. An early timer does no harm, so heartbeats do not move the timer."""
+        wake_ms = group.members.wake_ms
+        if group.timer is not None:
+            if wake_ms is not None and group.timer_ms <= wake_ms:
+                return
+            group.timer.cancel()
+            group.timer = None
+        if wake_ms is not None:
+            group.timer_ms = wake_ms
+            delay_ms = max(wake_ms - self.now().monotonic_ms, 0)
+            group.timer = self._scheduler.call_later(delay_ms, partial(self._tick, group))
+
+    def _tick(self, group: Group) -> None:
+        group.timer = None
+        self.apply(group, group.members.tick(self.now()))
+
+    # The partitions of the topic
+
+    def _load(self, partition: Partition) -> Iterator[None]:
+        settled = SettledRecords()
+        for header, batch in self.topic.batches(partition):
+            settled.take(header, batch)
+            yield
+        self._restore(kept_groups(settled), partition.index)
+
+    def _restore(self, kept: KeptGroups, index: int) -> None:
+        """Load the groups of one partition, all or none.
+
+        The partition count of the topic may still be unknown: LeaderAndIsr can arrive before the metadata.
+        """
+        if kept.unknown_count:
+            _logger.warning(
+                "%s: %d records are of other kinds of groups; they stay as they are", OFFSETS_TOPIC, kept.unknown_count
+            )
+        now = self.now()
+        for group_id in {**kept.members, **kept.committed, **kept.undecided}:
+            members = kept.members.get(group_id)
+            group = self.add(group_id, index)
+            if members is not None:
+                group.members = ClassicGroup.restored(group_id, self._settings, members, now)
+            for partition, offset in kept.committed.get(group_id, {}).items():
+                group.offsets.restore(partition, offset)
+            for undecided in kept.undecided.get(group_id, ()):
+                group.offsets.add_undecided(undecided.producer_id, {undecided.partition: undecided.offset})
+                self.undecided.setdefault(undecided.producer_id, set()).add(group_id)
+            self.apply(group)
+            removed = [key for topic in self._deleted_topics for key in group.offsets.remove_topic(topic)]
+            if removed:
+                self.bury(group_id, group, removed)
+
+    def _unload(self, index: int) -> None:
+        gone = [(group_id, group) for group_id, group in self.by_id.items() if group.partition_index == index]
+        for group_id, _ in gone:
+            del self.by_id[group_id]
+        names = {group_id for group_id, _ in gone}
+        self.undecided = {id_: kept for id_, groups in self.undecided.items() if (kept := groups - names)}
+        for _, group in gone:
+            self.apply(group, group.members.die(ErrorCode.not_coordinator))
+
+    def close(self) -> None:
+        """Answer every waiting request and refuse new ones, because the broker stops."""
+        self.is_closed = True
+        for group in self.by_id.values():
+            self.apply(group, group.members.die(ErrorCode.not_coordinator))
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+
+
+def fits(text: str) -> bool:
+    """Return whether the log can store a text."""
+    return len(text) <= _MAX_TEXT_BYTES and (text.isascii() or len(text.encode()) <= _MAX_TEXT_BYTES)
+
+
+STORE_ERRORS: Final = {
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.request_timed_out: ErrorCode.rebalance_in_progress,
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+}
+"""The errors that members get when the log refuses their group (GroupMetadataManager.storeGroup)."""
