@@ -1,13 +1,24 @@
 """A consumer group as its records have it: replaying a record is the only way to change it.
 
-Beside the records a group has timers, which no log keeps: of each member's session, and of the time in which a member
-must give up partitions. They start when a record is applied or a member is heard, and anew after loading.
+    Empty          no members
+    Assigning      the group's epoch is above the target's: a new target is to be computed
+    Reconciling    a member has not reached the target
+    Stable         every member has
+
+A partition has an owner from the record that assigns it until the record by which the member has given it up, so also
+while it is pending revocation. Beside the records a group has timers, which no log keeps: they start when records are
+applied or a member is heard, and anew after loading.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from copy import copy
 from enum import Enum
+from itertools import chain
+from types import MappingProxyType
+from typing import Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -15,9 +26,28 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.group.assignors.assignor import Assignment
 from highwater.broker.group.consumer.schemas import (
     CurrentAssignment,
+    GroupEpoch,
     GroupRecord,
+    Held,
+    Key,
+    Kind,
     Member,
+    MemberState,
+    MemberTarget,
     ResolvedRegex,
+    TargetEpoch,
+)
+
+NO_PARTITIONS: Final[Assignment] = MappingProxyType({})
+
+_LOADING_ORDER: Final = (
+    Kind.GROUP,
+    Kind.PARTITIONS,
+    Kind.MEMBER,
+    Kind.REGEX,
+    Kind.MEMBER_TARGET,
+    Kind.TARGET,
+    Kind.CURRENT,
 )
 
 
@@ -34,6 +64,7 @@ class ConsumerGroup:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.epoch = 0
+        """0 for a group that was never stored."""
         self.metadata_hash = 0
         self.target_epoch = 0
         self.target_timestamp_ms = 0
@@ -47,47 +78,195 @@ class ConsumerGroup:
         """The member id of each instance id."""
         self.owners: dict[UUID, dict[int, str]] = {}
         """The member that has each partition, or that must give it up."""
+        self.topic_counts: Counter[str] = Counter()
+        self.regex_counts: Counter[str] = Counter()
+        self.assignor_counts: Counter[str] = Counter()
+        """How many members name a topic, a regular expression, an assignor."""
+        self.has_partition_metadata = False
+        """Whether there is a record of Kafka 4.0 or before, to be removed."""
         self.is_metadata_stale = True
         """A topic may have changed since the hash was computed. The broker sets it; it is not stored."""
+        self._session_ends_ms: dict[str, int] = {}
+        self._revocation_ends_ms: dict[str, int] = {}
+
+    def copy(self) -> ConsumerGroup:
+        """A group of the same records that changes for itself, without timers."""
+        other = copy(self)
+        for name in ("members", "current", "targets", "regexes", "static_ids"):
+            setattr(other, name, dict(getattr(self, name)))
+        for name in ("topic_counts", "regex_counts", "assignor_counts"):
+            setattr(other, name, Counter(getattr(self, name)))
+        other.owners = {topic: dict(owners) for topic, owners in self.owners.items()}
+        other._session_ends_ms = {}
+        other._revocation_ends_ms = {}
+        return other
 
     # Records
 
     def replay(self, record: GroupRecord) -> None:
-        """Change the group as the record says. Never raises."""
-        raise NotImplementedError
+        """Change the group as the record says. Never raises: what contradicts the rest is left out."""
+        (kind, _, name), value = record
+        if kind is Kind.GROUP:
+            self.epoch, self.metadata_hash = value if isinstance(value, GroupEpoch) else (0, 0)
+        elif kind is Kind.PARTITIONS:
+            self.has_partition_metadata = value is not None
+        elif kind is Kind.MEMBER:
+            self._set_member(name, value if isinstance(value, Member) else None)
+        elif kind is Kind.TARGET:
+            self.target_epoch, self.target_timestamp_ms = value if isinstance(value, TargetEpoch) else (0, 0)
+        elif kind is Kind.REGEX:
+            if isinstance(value, ResolvedRegex):
+                self.regexes[name] = value
+            else:
+                self.regexes.pop(name, None)
+        elif name in self.members:
+            if kind is Kind.CURRENT:
+                self._set_current(name, value if isinstance(value, CurrentAssignment) else CurrentAssignment())
+            elif isinstance(value, MemberTarget):
+                self.targets[name] = value.partitions
+            else:
+                self.targets.pop(name, None)
+
+    def _set_member(self, member_id: str, member: Member | None) -> None:
+        before = self.members.get(member_id)
+        if before is not None:
+            self._count(before, -1)
+            if before.instance_id is not None and self.static_ids.get(before.instance_id) == member_id:
+                del self.static_ids[before.instance_id]
+        if member is not None:
+            self.members[member_id] = member
+            self.current.setdefault(member_id, CurrentAssignment())
+            self._count(member, 1)
+            if member.instance_id is not None:
+                self.static_ids[member.instance_id] = member_id
+        elif before is not None:
+            self._set_current(member_id, CurrentAssignment())
+            del self.members[member_id], self.current[member_id]
+            self.targets.pop(member_id, None)
+
+    def _count(self, member: Member, change: int) -> None:
+        for counts, names in (
+            (self.topic_counts, member.topics),
+            (self.regex_counts, (member.regex,)),
+            (self.assignor_counts, (member.assignor,)),
+        ):
+            for name in names:
+                if name:
+                    counts[name] += change
+                    if not counts[name]:
+                        del counts[name]
+
+    def _set_current(self, member_id: str, current: CurrentAssignment) -> None:
+        before = self.current[member_id]
+        for topic, index in _partitions(before.assigned, before.pending):
+            if self.owners.get(topic, {}).get(index) == member_id:
+                del self.owners[topic][index]
+        self.current[member_id] = current
+        for topic, index in _partitions(current.assigned, current.pending):
+            owner = self.owners.setdefault(topic, {}).setdefault(index, member_id)
+            if owner != member_id and self.current[owner].epoch < current.epoch:
+                self.owners[topic][index] = member_id
+        for topic in {*before.assigned, *before.pending}:
+            if not self.owners.get(topic, True):
+                del self.owners[topic]
 
     def apply(self, records: Iterable[GroupRecord], session_timeout_ms: int, now_ms: int) -> None:
         """Replay records that are in the log now, and start the timers that they ask for (monotonic time)."""
-        raise NotImplementedError
+        for record in records:
+            self.replay(record)
+            (kind, _, member_id), _ = record
+            if kind not in (Kind.MEMBER, Kind.CURRENT):
+                continue
+            if member_id not in self.members:
+                self._session_ends_ms.pop(member_id, None)
+                self._revocation_ends_ms.pop(member_id, None)
+                continue
+            self._session_ends_ms.setdefault(member_id, now_ms + session_timeout_ms)
+            if kind is Kind.CURRENT:
+                current = self.current[member_id]
+                self._revocation_ends_ms.pop(member_id, None)
+                if current.state is MemberState.UNREVOKED_PARTITIONS and current.pending:
+                    self._revocation_ends_ms[member_id] = now_ms + self.members[member_id].rebalance_timeout_ms
 
     @classmethod
     def loaded(
         cls, group_id: str, records: Iterable[GroupRecord], session_timeout_ms: int, now_ms: int
     ) -> tuple[ConsumerGroup, list[str]]:
-        """A group from the last record of each key, in any order; and what was contradictory, for the log."""
-        raise NotImplementedError
+        """A group from the last record of each key, in any order; and what was contradictory, for the broker's log."""
+        group = cls(group_id)
+        in_order = sorted(records, key=lambda record: _LOADING_ORDER.index(record.key.kind))
+        group.apply(in_order, session_timeout_ms, now_ms)
+        return group, group._settle()
+
+    def _settle(self) -> list[str]:
+        """Resolve what cannot be: partitions of two members, and epochs above the group's."""
+        complaints = []
+        for member_id, current in tuple(self.current.items()):
+            kept, pending = (self._owned_part(member_id, held) for held in (current.assigned, current.pending))
+            if kept != current.assigned or pending != current.pending:
+                # The member has to join again, and owns nothing until then that another one has.
+                lost = current._replace(state=MemberState.UNKNOWN, assigned=kept, pending=pending)
+                self.replay(GroupRecord(Key(Kind.CURRENT, self.group_id, member_id), lost))
+                complaints.append(f"member {member_id} has partitions of another member and has to join again")
+        epoch = max(self.epoch, self.target_epoch, *(current.epoch for current in self.current.values()), 0)
+        if epoch > self.epoch:
+            complaints.append(f"the epoch is {self.epoch} and was {epoch} before")
+            self.replay(GroupRecord(Key(Kind.GROUP, self.group_id), GroupEpoch(epoch, self.metadata_hash)))
+        return complaints
+
+    def _owned_part(self, member_id: str, held: Held) -> Held:
+        owned = {
+            topic: {index: epoch for index, epoch in epochs.items() if self.owners[topic].get(index) == member_id}
+            for topic, epochs in held.items()
+            if topic in self.owners
+        }
+        return {topic: epochs for topic, epochs in owned.items() if epochs}
 
     def tombstones(self) -> list[GroupRecord]:
         """The records that delete the group."""
-        raise NotImplementedError
+        names: list[tuple[Kind, Iterable[str]]] = [
+            (Kind.CURRENT, self.members),
+            (Kind.MEMBER_TARGET, self.members),
+            (Kind.TARGET, ("",)),
+            (Kind.MEMBER, self.members),
+            (Kind.REGEX, self.regexes),
+            (Kind.PARTITIONS, ("",) if self.has_partition_metadata else ()),
+            (Kind.GROUP, ("",)),
+        ]
+        return [GroupRecord(Key(kind, self.group_id, name), None) for kind, of_kind in names for name in of_kind]
 
     # What is asked of it
 
     @property
     def state(self) -> ConsumerGroupState:
-        raise NotImplementedError
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(self.is_reconciled(current) for current in self.current.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    def is_reconciled(self, current: CurrentAssignment) -> bool:
+        return current.state is MemberState.STABLE and current.epoch == self.target_epoch
 
     @property
     def is_empty(self) -> bool:
         return not self.members
 
+    @property
+    def topics(self) -> set[str]:
+        """The names that the members subscribe to."""
+        return set(self.topic_counts).union(*(resolved.topics for resolved in self.regexes.values()))
+
     def topics_of(self, member: Member) -> frozenset[str]:
         """The names that a member subscribes to: those it names and those its regular expression matched."""
-        raise NotImplementedError
+        resolved = self.regexes.get(member.regex or "")
+        return member.topics if resolved is None else member.topics | resolved.topics
 
     def reads_topic(self, name: str) -> bool:
         """Whether a member subscribes to the topic."""
-        raise NotImplementedError
+        return name in self.topic_counts or any(name in resolved.topics for resolved in self.regexes.values())
 
     def check_commit(
         self,
@@ -95,30 +274,55 @@ class ConsumerGroup:
         member_epoch: int,
         partitions: Iterable[tuple[UUID | None, int]],
         *,
-        is_transactional: bool,
+        is_transactional: bool = False,
     ) -> ErrorCode | None:
         """Return why this member may not commit offsets of these partitions now, or None.
 
         An epoch older than the member's is fine for partitions that it has had since (KIP-1251). A commit without a
-        member, with an epoch below 0, is one of tools and needs a group without members.
+        member, with an epoch below 0, is one of tools and needs a group without members; producers may always commit
+        so (KIP-447).
         """
-        raise NotImplementedError
+        if member_epoch < 0 and (not self.members or (is_transactional and not member_id)):
+            return None
+        current = self.current.get(member_id)
+        if current is None:
+            return ErrorCode.unknown_member_id
+        if member_epoch == current.epoch:
+            return None
+        for topic, index in partitions if 0 <= member_epoch < current.epoch else [(None, 0)]:
+            since = None
+            if topic is not None:
+                since = current.assigned.get(topic, {}).get(index, current.pending.get(topic, {}).get(index))
+            if since is None or member_epoch < since:
+                return ErrorCode.stale_member_epoch
+        return None
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode | None:
         """Return why this member may not read the group's offsets now, or None."""
-        raise NotImplementedError
+        if member_id is None and member_epoch < 0:
+            return None
+        current = self.current.get(member_id or "")
+        if current is None:
+            return ErrorCode.unknown_member_id
+        return None if member_epoch == current.epoch else ErrorCode.stale_member_epoch
 
     # Timers, in monotonic time
 
     def heard(self, member_id: str, session_timeout_ms: int, now_ms: int) -> None:
         """Begin the member's session anew."""
-        raise NotImplementedError
+        if member_id in self.members:
+            self._session_ends_ms[member_id] = now_ms + session_timeout_ms
 
     @property
     def wake_ms(self) -> int | None:
         """When to ask `leaving.expire` next."""
-        raise NotImplementedError
+        return min(chain(self._session_ends_ms.values(), self._revocation_ends_ms.values()), default=None)
 
     def expired(self, now_ms: int) -> list[str]:
         """The members whose time is up."""
-        raise NotImplementedError
+        ends = chain(self._session_ends_ms.items(), self._revocation_ends_ms.items())
+        return list(dict.fromkeys(member_id for member_id, ends_ms in ends if ends_ms <= now_ms))
+
+
+def _partitions(*of_member: Mapping[UUID, Mapping[int, int]]) -> Iterable[tuple[UUID, int]]:
+    return ((topic, index) for held in of_member for topic, indexes in held.items() for index in indexes)

@@ -1,0 +1,63 @@
+"""An event of a consumer group in the making: its records so far, and the group as they will make it."""
+
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+from typing import Final
+
+from highwater.broker.group.consumer.events import Topics
+from highwater.broker.group.consumer.group import ConsumerGroup
+from highwater.broker.group.consumer.schemas import GroupEpoch, GroupRecord, Key, Kind, TargetEpoch, Value
+
+_TOPIC: Final = struct.Struct(">16si")
+_SIGNED_64: Final = struct.Struct(">q")
+
+
+class Draft:
+    def __init__(self, group: ConsumerGroup) -> None:
+        self.origin = group
+        self.group = group
+        """The group with the records; the group itself while there are none."""
+        self.records: list[GroupRecord] = []
+
+    def write(self, kind: Kind, name: str, value: Value | None) -> None:
+        self.add([GroupRecord(Key(kind, self.group.group_id, name), value)])
+
+    def add(self, records: list[GroupRecord]) -> None:
+        if records and not self.records:
+            self.group = self.group.copy()
+        for record in records:
+            self.records.append(record)
+            self.group.replay(record)
+
+    def remove_member(self, member_id: str) -> None:
+        for kind in (Kind.CURRENT, Kind.MEMBER_TARGET, Kind.MEMBER):
+            self.write(kind, member_id, None)
+
+    def drop_unused_regexes(self) -> None:
+        for pattern in [pattern for pattern in self.group.regexes if pattern not in self.group.regex_counts]:
+            self.write(Kind.REGEX, pattern, None)
+
+    def bump(self, topics: Topics) -> None:
+        """Go to the next epoch, for which a new target is computed; a group without members needs none."""
+        group = self.group
+        if group.has_partition_metadata:
+            self.write(Kind.PARTITIONS, "", None)
+        epoch = group.epoch + 1
+        self.write(Kind.GROUP, "", GroupEpoch(epoch, metadata_hash(group, topics)))
+        if not group.members:
+            self.write(Kind.TARGET, "", TargetEpoch(epoch))
+
+
+def metadata_hash(group: ConsumerGroup, topics: Topics) -> int:
+    """A hash of the topics that the members subscribe to: another one calls for a new target."""
+    digest = blake2b(digest_size=8)
+    is_empty = True
+    for name in sorted(group.topics):
+        topic = topics(name)
+        if topic is not None:
+            is_empty = False
+            digest.update(name.encode(errors="surrogatepass"))
+            digest.update(_TOPIC.pack(topic.topic_id.bytes, topic.partition_count))
+    return 0 if is_empty else int(_SIGNED_64.unpack(digest.digest())[0])
