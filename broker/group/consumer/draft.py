@@ -8,7 +8,7 @@ from typing import Final
 
 from highwater.broker.group.consumer.events import Topics
 from highwater.broker.group.consumer.group import ConsumerGroup
-from highwater.broker.group.consumer.schemas import GroupEpoch, GroupRecord, Key, Kind, TargetEpoch, Value
+from highwater.broker.group.consumer.schemas import GroupEpoch, GroupRecord, Key, RecordKind, TargetEpoch, Value
 
 _TOPIC: Final = struct.Struct(">16si")
 _SIGNED_64: Final = struct.Struct(">q")
@@ -21,7 +21,7 @@ class Draft:
         """The group with the records; the group itself while there are none."""
         self.records: list[GroupRecord] = []
 
-    def write(self, kind: Kind, name: str, value: Value | None) -> None:
+    def write(self, kind: RecordKind, name: str, value: Value | None) -> None:
         self.add([GroupRecord(Key(kind, self.group.group_id, name), value)])
 
     def add(self, records: list[GroupRecord]) -> None:
@@ -32,22 +32,22 @@ class Draft:
             self.group.replay(record)
 
     def remove_member(self, member_id: str) -> None:
-        for kind in (Kind.CURRENT, Kind.MEMBER_TARGET, Kind.MEMBER):
+        for kind in (RecordKind.CURRENT, RecordKind.MEMBER_TARGET, RecordKind.MEMBER):
             self.write(kind, member_id, None)
 
     def drop_unused_regexes(self) -> None:
         for pattern in [pattern for pattern in self.group.regexes if pattern not in self.group.regex_counts]:
-            self.write(Kind.REGEX, pattern, None)
+            self.write(RecordKind.REGEX, pattern, None)
 
     def bump(self, topics: Topics) -> None:
         """Go to the next epoch, for which a new target is computed; a group without members needs none."""
         group = self.group
         if group.has_partition_metadata:
-            self.write(Kind.PARTITIONS, "", None)
+            self.write(RecordKind.PARTITIONS, "", None)
         epoch = group.epoch + 1
-        self.write(Kind.GROUP, "", GroupEpoch(epoch, metadata_hash(group, topics)))
+        self.write(RecordKind.GROUP, "", GroupEpoch(epoch, metadata_hash(group, topics)))
         if not group.members:
-            self.write(Kind.TARGET, "", TargetEpoch(epoch))
+            self.write(RecordKind.TARGET, "", TargetEpoch(epoch))
 
 
 def metadata_hash(group: ConsumerGroup, topics: Topics) -> int:

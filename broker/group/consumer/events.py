@@ -23,7 +23,7 @@ class KnownTopic(NamedTuple):
 
 
 Topics = Callable[[str], KnownTopic | None]
-"""Tells what there is under a topic's name."""
+"""Finds a topic by its name."""
 
 
 class ConsumerSettings(NamedTuple):
@@ -38,7 +38,7 @@ class ConsumerSettings(NamedTuple):
 
 
 class HeartbeatRequest(NamedTuple):
-    """What `None` leaves out is as the member told it before."""
+    """A field that is None is as in the member's requests before."""
 
     member_id: str
     member_epoch: int
@@ -55,7 +55,7 @@ class HeartbeatRequest(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether the member tells everything, as it does when it does not know whether its last word arrived."""
+        """Whether the request has everything: a member sends such a one when it lost an answer."""
         has_subscription = self.topics is not None or self.regex is not None
         return self.rebalance_timeout_ms != -1 and has_subscription and self.owned is not None
 

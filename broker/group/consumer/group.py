@@ -25,15 +25,15 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.assignors.assignor import Assignment
 from highwater.broker.group.consumer.schemas import (
+    ConsumerMember,
     CurrentAssignment,
     GroupEpoch,
     GroupRecord,
     Held,
     Key,
-    Kind,
-    Member,
     MemberState,
     MemberTarget,
+    RecordKind,
     ResolvedRegex,
     TargetEpoch,
 )
@@ -41,18 +41,18 @@ from highwater.broker.group.consumer.schemas import (
 NO_PARTITIONS: Final[Assignment] = MappingProxyType({})
 
 _LOADING_ORDER: Final = (
-    Kind.GROUP,
-    Kind.PARTITIONS,
-    Kind.MEMBER,
-    Kind.REGEX,
-    Kind.MEMBER_TARGET,
-    Kind.TARGET,
-    Kind.CURRENT,
+    RecordKind.GROUP,
+    RecordKind.PARTITIONS,
+    RecordKind.MEMBER,
+    RecordKind.REGEX,
+    RecordKind.MEMBER_TARGET,
+    RecordKind.TARGET,
+    RecordKind.CURRENT,
 )
 
 
 class ConsumerGroupState(Enum):
-    """The names are those that ConsumerGroupDescribe and ListGroups tell."""
+    """The names are those in the answers to ConsumerGroupDescribe and ListGroups."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -68,11 +68,11 @@ class ConsumerGroup:
         self.metadata_hash = 0
         self.target_epoch = 0
         self.target_timestamp_ms = 0
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ConsumerMember] = {}
         self.current: dict[str, CurrentAssignment] = {}
-        """Of every member."""
+        """The assignment of every member."""
         self.targets: dict[str, Assignment] = {}
-        """Of the members that have one."""
+        """The targets of the members that have one."""
         self.regexes: dict[str, ResolvedRegex] = {}
         self.static_ids: dict[str, str] = {}
         """The member id of each instance id."""
@@ -84,8 +84,11 @@ class ConsumerGroup:
         """How many members name a topic, a regular expression, an assignor."""
         self.has_partition_metadata = False
         """Whether there is a record of Kafka 4.0 or before, to be removed."""
+        # What no record has
         self.is_metadata_stale = True
-        """A topic may have changed since the hash was computed. The broker sets it; it is not stored."""
+        """A topic may have changed since the hash was computed. The broker sets it."""
+        self.has_new_topics = True
+        """There may be topics that no regular expression was matched against."""
         self._session_ends_ms: dict[str, int] = {}
         self._revocation_ends_ms: dict[str, int] = {}
 
@@ -106,28 +109,28 @@ class ConsumerGroup:
     def replay(self, record: GroupRecord) -> None:
         """Change the group as the record says. Never raises: what contradicts the rest is left out."""
         (kind, _, name), value = record
-        if kind is Kind.GROUP:
+        if kind is RecordKind.GROUP:
             self.epoch, self.metadata_hash = value if isinstance(value, GroupEpoch) else (0, 0)
-        elif kind is Kind.PARTITIONS:
+        elif kind is RecordKind.PARTITIONS:
             self.has_partition_metadata = value is not None
-        elif kind is Kind.MEMBER:
-            self._set_member(name, value if isinstance(value, Member) else None)
-        elif kind is Kind.TARGET:
+        elif kind is RecordKind.MEMBER:
+            self._set_member(name, value if isinstance(value, ConsumerMember) else None)
+        elif kind is RecordKind.TARGET:
             self.target_epoch, self.target_timestamp_ms = value if isinstance(value, TargetEpoch) else (0, 0)
-        elif kind is Kind.REGEX:
+        elif kind is RecordKind.REGEX:
             if isinstance(value, ResolvedRegex):
                 self.regexes[name] = value
             else:
                 self.regexes.pop(name, None)
         elif name in self.members:
-            if kind is Kind.CURRENT:
+            if kind is RecordKind.CURRENT:
                 self._set_current(name, value if isinstance(value, CurrentAssignment) else CurrentAssignment())
             elif isinstance(value, MemberTarget):
                 self.targets[name] = value.partitions
             else:
                 self.targets.pop(name, None)
 
-    def _set_member(self, member_id: str, member: Member | None) -> None:
+    def _set_member(self, member_id: str, member: ConsumerMember | None) -> None:
         before = self.members.get(member_id)
         if before is not None:
             self._count(before, -1)
@@ -144,7 +147,7 @@ class ConsumerGroup:
             del self.members[member_id], self.current[member_id]
             self.targets.pop(member_id, None)
 
-    def _count(self, member: Member, change: int) -> None:
+    def _count(self, member: ConsumerMember, change: int) -> None:
         for counts, names in (
             (self.topic_counts, member.topics),
             (self.regex_counts, (member.regex,)),
@@ -175,14 +178,14 @@ class ConsumerGroup:
         for record in records:
             self.replay(record)
             (kind, _, member_id), _ = record
-            if kind not in (Kind.MEMBER, Kind.CURRENT):
+            if kind not in (RecordKind.MEMBER, RecordKind.CURRENT):
                 continue
             if member_id not in self.members:
                 self._session_ends_ms.pop(member_id, None)
                 self._revocation_ends_ms.pop(member_id, None)
                 continue
             self._session_ends_ms.setdefault(member_id, now_ms + session_timeout_ms)
-            if kind is Kind.CURRENT:
+            if kind is RecordKind.CURRENT:
                 current = self.current[member_id]
                 self._revocation_ends_ms.pop(member_id, None)
                 if current.state is MemberState.UNREVOKED_PARTITIONS and current.pending:
@@ -206,12 +209,12 @@ class ConsumerGroup:
             if kept != current.assigned or pending != current.pending:
                 # The member has to join again, and owns nothing until then that another one has.
                 lost = current._replace(state=MemberState.UNKNOWN, assigned=kept, pending=pending)
-                self.replay(GroupRecord(Key(Kind.CURRENT, self.group_id, member_id), lost))
+                self.replay(GroupRecord(Key(RecordKind.CURRENT, self.group_id, member_id), lost))
                 complaints.append(f"member {member_id} has partitions of another member and has to join again")
         epoch = max(self.epoch, self.target_epoch, *(current.epoch for current in self.current.values()), 0)
         if epoch > self.epoch:
             complaints.append(f"the epoch is {self.epoch} and was {epoch} before")
-            self.replay(GroupRecord(Key(Kind.GROUP, self.group_id), GroupEpoch(epoch, self.metadata_hash)))
+            self.replay(GroupRecord(Key(RecordKind.GROUP, self.group_id), GroupEpoch(epoch, self.metadata_hash)))
         return complaints
 
     def _owned_part(self, member_id: str, held: Held) -> Held:
@@ -224,14 +227,14 @@ class ConsumerGroup:
 
     def tombstones(self) -> list[GroupRecord]:
         """The records that delete the group."""
-        names: list[tuple[Kind, Iterable[str]]] = [
-            (Kind.CURRENT, self.members),
-            (Kind.MEMBER_TARGET, self.members),
-            (Kind.TARGET, ("",)),
-            (Kind.MEMBER, self.members),
-            (Kind.REGEX, self.regexes),
-            (Kind.PARTITIONS, ("",) if self.has_partition_metadata else ()),
-            (Kind.GROUP, ("",)),
+        names: list[tuple[RecordKind, Iterable[str]]] = [
+            (RecordKind.CURRENT, self.members),
+            (RecordKind.MEMBER_TARGET, self.members),
+            (RecordKind.TARGET, ("",)),
+            (RecordKind.MEMBER, self.members),
+            (RecordKind.REGEX, self.regexes),
+            (RecordKind.PARTITIONS, ("",) if self.has_partition_metadata else ()),
+            (RecordKind.GROUP, ("",)),
         ]
         return [GroupRecord(Key(kind, self.group_id, name), None) for kind, of_kind in names for name in of_kind]
 
@@ -259,9 +262,9 @@ class ConsumerGroup:
         """The names that the members subscribe to."""
         return set(self.topic_counts).union(*(resolved.topics for resolved in self.regexes.values()))
 
-    def topics_of(self, member: Member) -> frozenset[str]:
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The names that a member subscribes to: those it names and those its regular expression matched."""
-        resolved = self.regexes.get(member.regex or "")
+        resolved = self.regexes.get(member.regex)
         return member.topics if resolved is None else member.topics | resolved.topics
 
     def reads_topic(self, name: str) -> bool:

@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat: what a group decides when a member joins, or tells that it is alive.
+"""ConsumerGroupHeartbeat: what a group decides when a member joins or shows that it is alive.
 
-The steps of one heartbeat, whose records are one batch: is the member who it says, what it tells that is new, is the
+The steps of one heartbeat, whose records are one batch: is the member who it says, what is new in the request, is the
 group's epoch to grow, is a new target to be computed, and how does this member move towards its target. The order of
 the checks is that of Apache Kafka 4.4's GroupMetadataManager.
 """
@@ -26,8 +26,8 @@ from highwater.broker.group.consumer.events import (
     Topics,
 )
 from highwater.broker.group.consumer.group import NO_PARTITIONS, ConsumerGroup
-from highwater.broker.group.consumer.reconcile import Target, reconcile
-from highwater.broker.group.consumer.schemas import CurrentAssignment, Held, Kind, Member, MemberTarget
+from highwater.broker.group.consumer.reconcile import Target, Told, reconcile
+from highwater.broker.group.consumer.schemas import ConsumerMember, CurrentAssignment, Held, MemberTarget, RecordKind
 from highwater.broker.group.events import Now
 from highwater.kafka.regular_expressions import Pattern, PatternError
 
@@ -104,6 +104,7 @@ def heartbeat(
     if error is not None:
         return Decision(error)
     group.heard(request.member_id, settings.session_timeout_ms, now.monotonic_ms)
+    group.has_new_topics |= group.is_metadata_stale
     draft = Draft(group)
     before = _take_place(draft, request)
     _update_subscription(draft, request, topics, settings)
@@ -157,7 +158,7 @@ def _is_lost(group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatAnswer
         text = f"the member's epoch is {current.epoch}, not {epoch}; {_REJOIN}"
         return refused(ErrorCode.fenced_member_epoch, text)
     # The answer with the member's epoch may be lost.
-    if epoch == current.previous_epoch and _is_part(request.owned, current.assigned):
+    if epoch == current.previous_epoch and _is_part(request.owned, current):
         return None
     text = f"the member's epoch is {current.epoch} and was {current.previous_epoch}, not {epoch}; {_REJOIN}"
     return refused(ErrorCode.fenced_member_epoch, text)
@@ -180,9 +181,11 @@ def is_unknown(group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatAnsw
     return None
 
 
-def _is_part(owned: Assignment | None, assigned: Held) -> bool:
+def _is_part(owned: Assignment | None, current: CurrentAssignment) -> bool:
+    """Whether all that the member has is kept for it."""
     return owned is not None and all(
-        indexes <= assigned.get(topic, {}).keys() for topic, indexes in owned.items() if indexes
+        indexes <= current.assigned.get(topic, {}).keys() | current.pending.get(topic, {}).keys()
+        for topic, indexes in owned.items()
     )
 
 
@@ -199,21 +202,20 @@ def _take_place(draft: Draft, request: HeartbeatRequest) -> CurrentAssignment:
     if instance != request.member_id:
         member, assignment = group.members[instance], group.targets.get(instance)
         draft.remove_member(instance)
-        draft.write(Kind.MEMBER, request.member_id, member)
+        draft.write(RecordKind.MEMBER, request.member_id, member)
         if assignment is not None:
-            draft.write(Kind.MEMBER_TARGET, request.member_id, MemberTarget(assignment))
-    draft.write(Kind.CURRENT, request.member_id, current)
+            draft.write(RecordKind.MEMBER_TARGET, request.member_id, MemberTarget(assignment))
     return current
 
 
 def _update_subscription(draft: Draft, request: HeartbeatRequest, topics: Topics, settings: ConsumerSettings) -> None:
-    """Write what the member tells that is new, and the group's next epoch if that calls for a new target."""
+    """Write what is new in the request, and the group's next epoch if that calls for a new target."""
     group = draft.group
     assignor = target.assignor_of(group, settings)
-    before = group.members.get(request.member_id, Member())
+    before = group.members.get(request.member_id, ConsumerMember())
     after = _told(before, request)
     if after != before or request.member_id not in group.members:
-        draft.write(Kind.MEMBER, request.member_id, after)
+        draft.write(RecordKind.MEMBER, request.member_id, after)
         draft.drop_unused_regexes()
     must_bump = (
         not group.epoch
@@ -228,8 +230,8 @@ def _update_subscription(draft: Draft, request: HeartbeatRequest, topics: Topics
         draft.bump(topics)
 
 
-def _told(before: Member, request: HeartbeatRequest) -> Member:
-    return Member(
+def _told(before: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
+    return ConsumerMember(
         before.instance_id if request.instance_id is None else request.instance_id,
         before.rack_id if request.rack_id is None else request.rack_id,
         request.client_id,
@@ -241,13 +243,12 @@ def _told(before: Member, request: HeartbeatRequest) -> Member:
     )
 
 
-def _is_another_known_regex(group: ConsumerGroup, before: Member, after: Member) -> bool:
+def _is_another_known_regex(group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember) -> bool:
     """Whether the change of the regular expression is known to matter now.
 
     One that was not resolved yet matches nothing until it is, and then calls for a new target.
     """
-    old, new = before.regex or "", after.regex or ""
-    return old != new and (not new or new in group.regexes)
+    return before.regex != after.regex and (not after.regex or after.regex in group.regexes)
 
 
 # How the member moves
@@ -258,20 +259,18 @@ def _move(
 ) -> CurrentAssignment | None:
     group, member_id = draft.group, request.member_id
     is_settled = group.is_reconciled(before) and group.epoch == group.target_epoch
-    if is_settled and not any(record.key.kind is Kind.MEMBER for record in draft.records):
+    if is_settled and not any(record.key.kind is RecordKind.MEMBER for record in draft.records):
         return before
 
     def is_free(topic: UUID, index: int) -> bool:
         owner = group.owners.get(topic, {}).get(index)
         return owner is None or owner == member_id
 
-    # Only who knows its epoch tells of partitions given up since: another one may be late, and have them again.
-    is_current = request.member_epoch in (before.epoch, JOIN_EPOCH)
     subscribed = target.subscribed_ids(group.topics_of(group.members[member_id]), topics)
     aim = Target(group.target_epoch, group.targets.get(member_id, NO_PARTITIONS), subscribed, is_free)
-    after = reconcile(before, aim, request.owned if is_current else None)
+    after = reconcile(before, aim, Told(request.member_epoch, request.owned))
     if after is not None and after is not before:
-        draft.write(Kind.CURRENT, member_id, after)
+        draft.write(RecordKind.CURRENT, member_id, after)
     return after
 
 

@@ -14,7 +14,7 @@ from highwater.broker.group.consumer.events import (
 )
 from highwater.broker.group.consumer.group import ConsumerGroup
 from highwater.broker.group.consumer.heartbeat import is_unknown
-from highwater.broker.group.consumer.schemas import NOTHING_HELD, CurrentAssignment, GroupRecord, Kind
+from highwater.broker.group.consumer.schemas import NOTHING_HELD, CurrentAssignment, GroupRecord, RecordKind
 
 
 def leave(group: ConsumerGroup, request: HeartbeatRequest, topics: Topics) -> Decision:
@@ -31,7 +31,7 @@ def leave(group: ConsumerGroup, request: HeartbeatRequest, topics: Topics) -> De
     away = _away(current)
     draft = Draft(group)
     if away != current:
-        draft.write(Kind.CURRENT, request.member_id, away)
+        draft.write(RecordKind.CURRENT, request.member_id, away)
     return Decision(answer, tuple(draft.records))
 
 

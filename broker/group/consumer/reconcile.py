@@ -8,6 +8,9 @@
 
 A move: what is assigned and in the target stays; the rest is to be given up, and only when that is done the member gets
 the free part of its target, with the target's epoch. (Apache Kafka 4.4's CurrentAssignmentBuilder)
+
+Stricter than in Kafka: a request with the member's previous epoch, as after a lost answer, gives nothing up. It may be
+older than the last assignment, of which the member would lose a part that it uses.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from highwater.broker.group.assignors.assignor import Assignment
+from highwater.broker.group.consumer.events import JOIN_EPOCH
 from highwater.broker.group.consumer.schemas import NOTHING_HELD, CurrentAssignment, Held, MemberState
 
 
@@ -29,26 +33,41 @@ class Target(NamedTuple):
     """Whether nobody else has a partition, nor must give it up."""
 
 
-def reconcile(current: CurrentAssignment, target: Target, owned: Assignment | None) -> CurrentAssignment | None:
-    """The member's next assignment: the same object if nothing changes, None if it must join again.
+class Told(NamedTuple):
+    """What the member says of itself."""
 
-    owned: what the member says that it has; None if it says nothing, and then it may have all that it had.
-    """
+    epoch: int
+    owned: Assignment | None
+    """What it has; None if it does not say, and then it may have all that it had."""
+
+
+def reconcile(current: CurrentAssignment, target: Target, told: Told) -> CurrentAssignment | None:
+    """The member's next assignment: the same object if nothing changes, None if it must join again."""
+    owned = told.owned if told.epoch in (current.epoch, JOIN_EPOCH) else None
     if current.state is MemberState.UNKNOWN:
         is_bare = owned is not None and not any(owned.values())
-        return _move(current._replace(epoch=target.epoch), target, owned) if is_bare else None
-    if current.state is MemberState.UNREVOKED_PARTITIONS and _has(owned, current.pending):
-        return _without_other_topics(current, target, owned)
-    if current.state is MemberState.STABLE and current.epoch == target.epoch:
-        return _without_other_topics(current, target, owned)
-    return _move(current, target, owned)
+        moved = _move(current, target, owned) if is_bare else None
+    elif _waits(current, target, owned):
+        moved = _without_other_topics(current, target, owned)
+    else:
+        moved = _move(current, target, owned)
+    if moved is None or moved == current:
+        return None if moved is None else current
+    # The epoch that the member has until it gets the answer.
+    return moved._replace(previous_epoch=told.epoch if told.epoch != JOIN_EPOCH else current.epoch)
+
+
+def _waits(current: CurrentAssignment, target: Target, owned: Assignment | None) -> bool:
+    if current.state is MemberState.UNREVOKED_PARTITIONS:
+        return _has(owned, current.pending)
+    return current.state is MemberState.STABLE and current.epoch == target.epoch
 
 
 def _move(current: CurrentAssignment, target: Target, owned: Assignment | None) -> CurrentAssignment:
     kept: dict[UUID, dict[int, int]] = {}
     revoked: dict[UUID, dict[int, int]] = {}
-    is_waiting = False
     added: dict[UUID, dict[int, int]] = {}
+    is_waiting = False
     for topic in {*current.assigned, *target.assignment}:
         wanted = target.assignment.get(topic, frozenset()) if topic in target.topics else frozenset()
         held = current.assigned.get(topic, {})
@@ -57,19 +76,15 @@ def _move(current: CurrentAssignment, target: Target, owned: Assignment | None) 
         added[topic] = {index: target.epoch for index in wanted - held.keys() if target.is_free(topic, index)}
         is_waiting |= len(kept[topic]) + len(added[topic]) < len(wanted)
     if any(revoked.values()) and _has(owned, revoked):
-        return CurrentAssignment(
-            current.epoch,
-            current.epoch,
-            MemberState.UNREVOKED_PARTITIONS,
-            _without_empty(kept),
-            _without_empty(revoked),
+        return current._replace(
+            state=MemberState.UNREVOKED_PARTITIONS, assigned=_without_empty(kept), pending=_without_empty(revoked)
         )
-    state = MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE
-    # The epoch before stays while this one does: its answer may be lost more than once.
-    previous_epoch = current.previous_epoch if current.epoch == target.epoch else current.epoch
-    assigned = _without_empty({topic: indexes | added[topic] for topic, indexes in kept.items()})
-    moved = CurrentAssignment(target.epoch, previous_epoch, state, assigned, NOTHING_HELD)
-    return current if moved == current else moved
+    return current._replace(
+        epoch=target.epoch,
+        state=MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE,
+        assigned=_without_empty({topic: indexes | added[topic] for topic, indexes in kept.items()}),
+        pending=NOTHING_HELD,
+    )
 
 
 def _without_other_topics(current: CurrentAssignment, target: Target, owned: Assignment | None) -> CurrentAssignment:
@@ -81,8 +96,8 @@ def _without_other_topics(current: CurrentAssignment, target: Target, owned: Ass
     more = {topic: {**current.pending.get(topic, {}), **epochs} for topic, epochs in others.items()}
     pending = {**current.pending, **more}
     if not _has(owned, pending):
-        return current._replace(previous_epoch=current.epoch, assigned=kept)
-    return CurrentAssignment(current.epoch, current.epoch, MemberState.UNREVOKED_PARTITIONS, kept, pending)
+        return current._replace(assigned=kept)
+    return current._replace(state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, pending=pending)
 
 
 def _has(owned: Assignment | None, partitions: Held) -> bool:

@@ -49,7 +49,7 @@ _CURRENT_HEAD: Final = struct.Struct(">iib")
 _VERSION: Final = 0
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     GROUP = 3
     PARTITIONS = 4
     MEMBER = 5
@@ -60,7 +60,7 @@ class Kind(IntEnum):
 
 
 class Key(NamedTuple):
-    kind: Kind
+    kind: RecordKind
     group_id: str
     name: str = ""
     """The member id or the regular expression; empty in kinds that a group has one of."""
@@ -69,7 +69,7 @@ class Key(NamedTuple):
 class GroupEpoch(NamedTuple):
     epoch: int
     metadata_hash: int = 0
-    """Of the topics that the members subscribe to."""
+    """A hash of the topics that the members subscribe to."""
 
 
 class ClassicProtocol(NamedTuple):
@@ -84,14 +84,14 @@ class ClassicMember(NamedTuple):
     protocols: tuple[ClassicProtocol, ...]
 
 
-class Member(NamedTuple):
+class ConsumerMember(NamedTuple):
     instance_id: str | None = None
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
     topics: frozenset[str] = frozenset()
-    regex: str | None = None
-    """As the member told it; empty for none."""
+    regex: str = ""
+    """A regular expression for topics; empty for none."""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicMember | None = None
@@ -140,7 +140,7 @@ class PartitionMetadata(NamedTuple):
     """What Kafka 4.0 and before kept of the topics: read, so that it can be removed, and not looked at."""
 
 
-Value = GroupEpoch | PartitionMetadata | Member | TargetEpoch | MemberTarget | CurrentAssignment | ResolvedRegex
+Value = GroupEpoch | PartitionMetadata | ConsumerMember | TargetEpoch | MemberTarget | CurrentAssignment | ResolvedRegex
 
 
 class GroupRecord(NamedTuple):
@@ -149,7 +149,7 @@ class GroupRecord(NamedTuple):
     """None for a tombstone."""
 
 
-_OF_GROUP: Final = frozenset((Kind.GROUP, Kind.PARTITIONS, Kind.TARGET))
+_OF_GROUP: Final = frozenset((RecordKind.GROUP, RecordKind.PARTITIONS, RecordKind.TARGET))
 """The kinds whose keys name nothing but the group."""
 
 
@@ -169,12 +169,12 @@ def decode_key(data: bytes) -> Key | None:
         kind = decoder.int16()
         if kind not in _READERS:
             return None
-        return Key(Kind(kind), decoder.string(), "" if kind in _OF_GROUP else decoder.string())
+        return Key(RecordKind(kind), decoder.string(), "" if kind in _OF_GROUP else decoder.string())
     except MalformedRequestError as error:
         raise CorruptBatch(f"the key of a consumer group's record cannot be read: {error}") from None
 
 
-def decode_value(kind: Kind, data: bytes) -> Value:
+def decode_value(kind: RecordKind, data: bytes) -> Value:
     """Raises CorruptBatch."""
     decoder = Decoder(memoryview(data))
     try:
@@ -195,7 +195,7 @@ def _encode(value: Value) -> bytes:
         return _INT32.pack(value.epoch) + _optional_int64(value.metadata_hash)
     if isinstance(value, TargetEpoch):
         return _INT32.pack(value.epoch) + _optional_int64(value.timestamp_ms)
-    if isinstance(value, Member):
+    if isinstance(value, ConsumerMember):
         return _member(value)
     if isinstance(value, MemberTarget):
         return _topics((topic, sorted(indexes), NO_TAGS) for topic, indexes in value.partitions.items()) + NO_TAGS
@@ -221,7 +221,7 @@ def _strings(values: Iterable[str]) -> bytes:
     return array_length(len(names), True) + b"".join([string(name, True) for name in names])
 
 
-def _member(member: Member) -> bytes:
+def _member(member: ConsumerMember) -> bytes:
     return b"".join(
         (
             nullable_string(member.instance_id, True),
@@ -229,16 +229,16 @@ def _member(member: Member) -> bytes:
             string(member.client_id, True),
             string(member.client_host, True),
             _strings(member.topics),
-            nullable_string(member.regex, True),
+            string(member.regex, True),
             _INT32.pack(member.rebalance_timeout_ms),
             nullable_string(member.assignor, True),
-            NO_TAGS if member.classic is None else _tag_0(_classic(member.classic)),
+            _tag_0(b"\x00" if member.classic is None else _classic(member.classic)),
         )
     )
 
 
 def _classic(classic: ClassicMember) -> bytes:
-    # Kafka marks a nullable structure that is there with 1.
+    # A byte says whether the structure is there. Kafka writes it in any case.
     protocols = [
         string(name, True) + bytes_length(len(metadata), True) + metadata + NO_TAGS
         for name, metadata in classic.protocols
@@ -281,14 +281,14 @@ def _read_partitions(_: Decoder) -> PartitionMetadata:
     return PartitionMetadata()
 
 
-def _read_member(decoder: Decoder) -> Member:
-    member = Member(
+def _read_member(decoder: Decoder) -> ConsumerMember:
+    member = ConsumerMember(
         decoder.nullable_string(),
         decoder.nullable_string(),
         decoder.string(),
         decoder.string(),
         _read_strings(decoder),
-        decoder.nullable_string(),
+        decoder.nullable_string() or "",
         decoder.int32(),
         decoder.nullable_string(),
     )
@@ -299,7 +299,7 @@ def _read_member(decoder: Decoder) -> Member:
 
 
 def _read_classic(decoder: Decoder) -> ClassicMember | None:
-    if decoder.int8() < 0:
+    if decoder.int8() <= 0:
         return None
     session_timeout_ms = decoder.int32()
     protocols: list[ClassicProtocol] = []
@@ -336,7 +336,8 @@ def _read_held(decoder: Decoder) -> Held:
 def _read_topics(decoder: Decoder) -> list[tuple[UUID, tuple[int, ...], tuple[int, ...]]]:
     topics = []
     for _ in range(decoder.array_length(16)):
-        topic, indexes, epochs = decoder.uuid(), decoder.int32_array() or (), ()
+        topic, indexes = decoder.uuid(), decoder.int32_array() or ()
+        epochs: tuple[int, ...] = ()
         for tag, content in decoder.tags():
             epochs = content.int32_array() or () if tag == 0 else epochs
         topics.append((topic, indexes, epochs))
@@ -348,11 +349,11 @@ def _read_regex(decoder: Decoder) -> ResolvedRegex:
 
 
 _READERS: Final[Mapping[int, Callable[[Decoder], Value]]] = {
-    Kind.GROUP: _read_group,
-    Kind.PARTITIONS: _read_partitions,
-    Kind.MEMBER: _read_member,
-    Kind.TARGET: _read_target,
-    Kind.MEMBER_TARGET: _read_member_target,
-    Kind.CURRENT: _read_current,
-    Kind.REGEX: _read_regex,
+    RecordKind.GROUP: _read_group,
+    RecordKind.PARTITIONS: _read_partitions,
+    RecordKind.MEMBER: _read_member,
+    RecordKind.TARGET: _read_target,
+    RecordKind.MEMBER_TARGET: _read_member_target,
+    RecordKind.CURRENT: _read_current,
+    RecordKind.REGEX: _read_regex,
 }

@@ -12,7 +12,7 @@ from uuid import UUID
 from highwater.broker.group.assignors.assignor import AssignedMember, GroupToAssign
 from highwater.broker.group.consumer.events import ConsumerSettings, Topics
 from highwater.broker.group.consumer.group import NO_PARTITIONS, ConsumerGroup
-from highwater.broker.group.consumer.schemas import GroupRecord, Key, Kind, MemberTarget, TargetEpoch
+from highwater.broker.group.consumer.schemas import GroupRecord, Key, MemberTarget, RecordKind, TargetEpoch
 
 _YIELD_EACH: Final = 256
 
@@ -40,7 +40,7 @@ def compute(
     group: ConsumerGroup, topics: Topics, settings: ConsumerSettings, wall_ms: int
 ) -> Generator[None, None, list[GroupRecord]]:
     """The records of the target for the group's epoch: of the members whose partitions change, and the epoch."""
-    ids: dict[tuple[frozenset[str], str | None], frozenset[UUID]] = {}
+    ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
     members: dict[str, AssignedMember] = {}
     for number, (member_id, member) in enumerate(group.members.items()):
         subscription = (member.topics, member.regex)
@@ -58,8 +58,8 @@ def compute(
     changed = [member_id for member_id in members if group.targets.get(member_id) != target[member_id]]
     return [
         *(
-            GroupRecord(Key(Kind.MEMBER_TARGET, group.group_id, member_id), MemberTarget(target[member_id]))
+            GroupRecord(Key(RecordKind.MEMBER_TARGET, group.group_id, member_id), MemberTarget(target[member_id]))
             for member_id in changed
         ),
-        GroupRecord(Key(Kind.TARGET, group.group_id), TargetEpoch(group.epoch, wall_ms)),
+        GroupRecord(Key(RecordKind.TARGET, group.group_id), TargetEpoch(group.epoch, wall_ms)),
     ]
