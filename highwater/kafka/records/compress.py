@@ -20,6 +20,11 @@ from highwater.kafka.records.batch import Codec, CorruptBatch, ReadableBuffer
 
 DEFAULT_LIMIT_BYTES: Final = 256 * 1024 * 1024
 
+
+class TooLargeError(CorruptBatch):
+    """The data unfolds to more than is allowed, whether it is damaged behind that or not."""
+
+
 Unfolded = bytes | mmap.mmap
 """Decompressed bytes. Each item of both is an integer, each slice is bytes."""
 
@@ -38,6 +43,8 @@ _LZ4_END_MARK: Final = _LZ4_BLOCK_LENGTH.pack(0)
 _GZIP_LEVEL: Final = 6
 _ZSTD_LEVEL: Final = 3
 
+_OUTPUT_IS_FULL: Final = "failed to write whole buffer"
+"""What cramjam says of it, in Rust's words."""
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 _FIRST_GUESS_RATIO: Final = 8
 
@@ -78,6 +85,8 @@ def unfold(codec: Codec, data: ReadableBuffer, *, limit_bytes: int = DEFAULT_LIM
             case Codec.GZIP | Codec.LZ4 | Codec.ZSTD:
                 return _decompress_bounded(codec, bytes(data), limit_bytes)
     except cramjam.DecompressionError as error:
+        if str(error) == _OUTPUT_IS_FULL:
+            raise TooLargeError(f"{codec.name.lower()} data unfolds to more than {limit_bytes} bytes") from error
         raise CorruptBatch(f"{codec.name.lower()} data cannot be decompressed: {error}") from error
 
 
@@ -136,7 +145,7 @@ def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes:
 def _decompress_snappy_block(block: bytes, limit_bytes: int) -> bytes:
     size = cramjam.snappy.decompress_raw_len(block)
     if size > limit_bytes:
-        raise CorruptBatch(f"snappy block unfolds to {size} bytes, more than the {limit_bytes} allowed")
+        raise TooLargeError(f"snappy block unfolds to {size} bytes, more than the {limit_bytes} allowed")
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
