@@ -20,6 +20,7 @@ from highwater.broker.runtime import Runtime
 from highwater.broker.security.audit import Audit
 from highwater.broker.settings.acl_store import AclStore
 from highwater.broker.settings.store import SettingsStore
+from highwater.broker.telemetry.client_telemetry import ClientTelemetry
 from highwater.broker.topics.administration import Administration
 from highwater.broker.topics.auto_creation import AutoCreation
 from highwater.broker.topics.partitions import Partitions
@@ -55,6 +56,8 @@ class Node(Runtime):
     auto_creation: AutoCreation
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    telemetry: ClientTelemetry
+    """What clients say of how they are served (KIP-714)."""
     producer_ids: ProducerIds
     markers: LocalMarkers
     """Writes markers to the partitions that this broker leads."""

@@ -21,6 +21,8 @@ from highwater.broker.quota.replication_throttle import ReplicationThrottles
 from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.authorization import audit_of, authorizer_of
+from highwater.broker.telemetry.client_telemetry import ClientTelemetry
+from highwater.broker.telemetry.publishing import Publishing
 from highwater.broker.topics.coordinators import Coordinators
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.storage import Storage
@@ -54,8 +56,20 @@ class LoneNode:
         coordinators = Coordinators(groups, transactions)
         coordinators.take_up_all(partitions)
         partitions.resume_moves()
-        following.follow(runtime, store, partitions, quotas, throttles, enable_unclean_election=lambda topic: None)
         self.topics = LocalTopics(runtime, partitions, store, coordinators, stepping)
+        auto_creation = LocalAutoCreation(self.topics, config)
+        telemetry = ClientTelemetry(
+            runtime, store, Publishing(runtime, partitions, view, auto_creation, None), counters
+        )
+        following.follow(
+            runtime,
+            store,
+            partitions,
+            quotas,
+            throttles,
+            enable_unclean_election=lambda topic: None,
+            client_metrics_changed=telemetry.take_up,
+        )
         self.node = Node(
             broker_id=runtime.broker_id,
             config=config,
@@ -77,9 +91,10 @@ class LoneNode:
             partitions=partitions,
             cluster=view,
             administration=self.topics,
-            auto_creation=LocalAutoCreation(self.topics, runtime.config),
+            auto_creation=auto_creation,
             groups=groups,
             transactions=transactions,
+            telemetry=telemetry,
             producer_ids=producer_ids,
             markers=markers,
             fetch_sessions=FetchSessions(config.integer("max.incremental.fetch.session.cache.slots")),

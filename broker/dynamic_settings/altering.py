@@ -1,4 +1,4 @@
-"""Changing the settings of topics and of the running broker: checked, and kept in the store.
+"""Changing settings of topics, brokers and metrics of clients: checked, and kept in the store.
 
 broker/dynamic_settings/following.py has them take effect.
 
@@ -32,15 +32,16 @@ from highwater.broker.settings.config_table import BROKER_PROPERTIES, property_n
 from highwater.broker.settings.property_row import Kind
 from highwater.broker.settings.store import ConfigChange, SettingsStore
 from highwater.broker.settings.topic_properties import TOPIC_PROPERTIES
+from highwater.broker.telemetry.subscriptions import PROPERTIES, subscription_of
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.problem import Problem
 
 TOPIC: Final = 2
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
-"""The types of resources that have a configuration here; loggers.py has the last."""
+CLIENT_METRICS: Final = 16
+"""The types of resources that have a configuration here; loggers.py has that of loggers."""
 UNSERVED: Final = {
-    16: "Subscriptions to metrics of clients",
     32: "Settings of groups",
 }
 """What other types of resources of Kafka 4.4 have."""
@@ -71,7 +72,7 @@ def unserved(resource_type: int) -> Problem:
     """Return why there is no configuration of a resource of any other type."""
     kind = UNSERVED.get(resource_type)
     what = f"Resource type {resource_type} is" if kind is None else f"{kind} (resource type {resource_type}) are"
-    served = "this broker has settings of topics, of brokers and of their loggers"
+    served = "this broker has settings of topics, brokers, loggers and metrics of clients"
     return Problem(ErrorCode.invalid_request, f"{what} not supported: {served}.")
 
 
@@ -161,6 +162,8 @@ def _known(store: SettingsStore, path: str) -> Mapping[str, str]:
     name = path.rpartition("/")[2]
     if path.startswith(f"{metadata_tree.TOPIC_CONFIGS}/"):
         return store.topic_config(name)
+    if (subscription := metadata_tree.parse_client_metrics_path(path)) is not None:
+        return store.client_metrics().get(subscription, {})
     return store.broker_configs().get("" if name == metadata_tree.DEFAULT_ENTITY else name, {})
 
 
@@ -187,7 +190,23 @@ def _change_of(
         return metadata_tree.broker_config_path(wanted.name), partial(
             _change_broker, runtime.config, wanted, replace_all
         )
+    if wanted.resource_type == CLIENT_METRICS:
+        if not wanted.name:
+            return Problem(ErrorCode.invalid_request, "Subscription name can't be empty")
+        return metadata_tree.client_metrics_path(wanted.name), partial(_change_client_metrics, wanted, replace_all)
     return unserved(wanted.resource_type)
+
+
+def _change_client_metrics(
+    wanted: Alteration, replace_all: bool, present: Mapping[str, str]
+) -> Mapping[str, str] | Problem:
+    inherited = {key: render(row.default) for key, row in PROPERTIES.items()}
+    kinds = {key: row.kind for key, row in PROPERTIES.items()}
+    overrides = _changed({} if replace_all else present, wanted.changes, inherited, kinds)
+    if isinstance(overrides, Problem):
+        return overrides
+    subscription = subscription_of(overrides)
+    return subscription if isinstance(subscription, Problem) else overrides
 
 
 def _change_topic(

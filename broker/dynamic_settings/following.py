@@ -41,13 +41,14 @@ def follow(
     throttles: ReplicationThrottles,
     *,
     enable_unclean_election: Callable[[str | None], None],
+    client_metrics_changed: Callable[[], None],
 ) -> None:
     """Apply all later changes of the store to the other parts.
 
     `enable_unclean_election` is called with the topic whose settings allow unclean elections from now on, None for all
     topics.
     """
-    followed = _Followed(runtime, store, partitions, quotas, throttles, enable_unclean_election)
+    followed = _Followed(runtime, store, partitions, quotas, throttles, enable_unclean_election, client_metrics_changed)
     store.when_changed.append(lambda path: _take_effect(followed, path))
 
 
@@ -58,6 +59,7 @@ class _Followed(NamedTuple):
     quotas: ClientQuotas
     throttles: ReplicationThrottles
     enable_unclean_election: Callable[[str | None], None]
+    client_metrics_changed: Callable[[], None]
 
 
 def _usable_of_broker(broker: str, overrides: Mapping[str, str]) -> dict[str, str]:
@@ -88,6 +90,8 @@ def _take_effect(parts: _Followed, path: str) -> None:
         broker = "" if name == metadata_tree.DEFAULT_ENTITY else name
         if broker in ("", str(parts.runtime.broker_id)):
             _broker_changed(parts, broker)
+    elif path.startswith(f"{metadata_tree.CLIENT_METRICS_CONFIGS}/"):
+        parts.client_metrics_changed()
     else:
         parts.quotas.change(parts.store.client_quotas())
 

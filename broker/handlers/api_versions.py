@@ -3,6 +3,7 @@
 Behaviour:
 * Returns the table of highwater.kafka.protocol.apis; in a cluster also the APIs between brokers.
 * The answer to an unsupported version is in version 0: UNSUPPORTED_VERSION and only the range of ApiVersions.
+* Client telemetry is left out where highwater.client.telemetry=false, so that no client asks for it.
 * From v3 on: the features that this broker supports, those that are finalised, and their epoch (KIP-584).
 
 Versions:
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
@@ -27,7 +29,7 @@ from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.common.log_lines import bounded
 from highwater.kafka.protocol import cold
-from highwater.kafka.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, Api
+from highwater.kafka.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, TELEMETRY_APIS, Api
 
 _logger = logging.getLogger(__name__)
 
@@ -57,7 +59,11 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
                 cluster_id,
             )
             return _answer(ErrorCode.rebootstrap_required, ())
-    return [_encoded(context.version, node.member is not None, *_told(node.features))]
+    if context.version >= 3:
+        # Thousands of connections have the same few texts.
+        context.client.software_name = sys.intern(request.client_software_name)
+        context.client.software_version = sys.intern(request.client_software_version)
+    return [_encoded(context.version, node.member is not None, node.telemetry.is_on, *_told(node.features))]
 
 
 _Supported = tuple[tuple[str, Range], ...]
@@ -71,8 +77,12 @@ def _told(features: Features) -> tuple[_Supported, int, _Levels]:
 
 
 @lru_cache(maxsize=16)
-def _encoded(version: int, is_member: bool, supported: _Supported, epoch: int, levels: _Levels) -> bytes:
+def _encoded(
+    version: int, is_member: bool, takes_telemetry: bool, supported: _Supported, epoch: int, levels: _Levels
+) -> bytes:
     apis = sorted((*APIS.values(), *CLUSTER_APIS.values())) if is_member else APIS.values()
+    if not takes_telemetry:
+        apis = [api for api in apis if api.key not in TELEMETRY_APIS]
     answer = _answer(ErrorCode.none, apis) | {
         "supported_features": [
             {"name": name, "min_version": lowest, "max_version": highest}

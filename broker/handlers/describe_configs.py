@@ -2,7 +2,8 @@
 
 Behaviour:
 * Topics and this broker (resource types 2 and 4); all properties that config_table.py knows, or the requested ones;
-  null and an empty list both request all. The levels of this broker's loggers (type 8, KIP-412). Other types:
+  null and an empty list both request all. The levels of this broker's loggers (type 8, KIP-412). Subscriptions to
+  metrics of clients (type 16, KIP-714), also one that does not exist: it has the defaults. Other types:
   INVALID_REQUEST, with words that name the type.
 * Each value comes with its source; with synonyms, also with the values that it overrides.
 * An empty broker name requests the dynamic settings of all brokers.
@@ -14,13 +15,13 @@ properties that have no effect.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.dynamic_settings import loggers
-from highwater.broker.dynamic_settings.altering import BROKER, BROKER_LOGGER, TOPIC, unserved
+from highwater.broker.dynamic_settings.altering import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, unserved
 from highwater.broker.dynamic_settings.following import usable_topic_settings
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
@@ -28,6 +29,7 @@ from highwater.broker.settings.config import DYNAMIC_BROKER_PROPERTIES, BrokerCo
 from highwater.broker.settings.config_table import BROKER_PROPERTIES
 from highwater.broker.settings.property_row import Kind, Property, Support, Value
 from highwater.broker.settings.topic_properties import TOPIC_PROPERTIES
+from highwater.broker.telemetry.subscriptions import PROPERTIES
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 from highwater.kafka.topic_names import topic_name_problem
@@ -73,6 +75,10 @@ def _describe(node: Node, resource: Any, request: Any) -> Answer:
             entries = _describe_broker_config(node.config)
         else:
             entries = _describe_defaults(node.config)
+    elif resource.resource_type == CLIENT_METRICS:
+        if not resource.resource_name:
+            return answer | _problem(ErrorCode.invalid_request, "Client metrics subscription name must not be empty")
+        entries = _describe_client_metrics(node.store.client_metrics().get(resource.resource_name, {}))
     else:
         return answer | _problem(*unserved(resource.resource_type))
     wanted = set(resource.configuration_keys or ())
@@ -117,6 +123,14 @@ def _describe_broker_config(config: BrokerConfig) -> Iterator[dict[str, Any]]:
             synonyms.append((name, row.default, Source.DEFAULT))
         source = synonyms[0][2] if synonyms else Source.DEFAULT
         yield _entry(row, config.value(name), source, synonyms, read_only=name not in DYNAMIC_BROKER_PROPERTIES)
+
+
+def _describe_client_metrics(settings: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    for name, row in PROPERTIES.items():
+        synonyms: list[tuple[str, Value, Source]] = [(name, row.default, Source.DEFAULT)]
+        if name in settings:
+            synonyms.insert(0, (name, settings[name], Source.CLIENT_METRICS))
+        yield _entry(row, settings.get(name, row.default), synonyms[0][2], synonyms, read_only=False)
 
 
 def _describe_loggers() -> Iterator[dict[str, Any]]:

@@ -49,7 +49,7 @@ from highwater.broker.handlers.shared.verification import (
 from highwater.broker.log.partition_log import Appended
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition, Verify
-from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
+from highwater.broker.topics.internal_topic import ADMIN_CLIENT_ID, INTERNAL_TOPICS
 from highwater.broker.topics.refusal import refusal
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
@@ -69,9 +69,6 @@ from highwater.kafka.records.produced import RefusedRecords, UnfoldBudget
 from highwater.kafka.records.record_times import HeaderBudget
 
 decode = decode_request
-
-ADMIN_CLIENT_ID: Final = "__admin_client"
-"""Kafka lets tools of this name write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
 
 ZSTD_FROM: Final = 7
 ABORTABLE_FROM: Final = 11

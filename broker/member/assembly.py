@@ -46,7 +46,10 @@ from highwater.broker.replica.in_sync_changes import InSyncChanges
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.authorization import audit_of, inside_listener_of
 from highwater.broker.settings.config import TopicConfig
+from highwater.broker.telemetry.client_telemetry import ClientTelemetry
+from highwater.broker.telemetry.publishing import Publishing
 from highwater.broker.topics.coordinators import Coordinators
+from highwater.broker.topics.internal_topic import ADMIN_CLIENT_ID
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.storage import Storage
 from highwater.broker.txn.coordinator import TransactionCoordinator
@@ -173,8 +176,24 @@ class ClusteredNode:
         )
         self._strays = Strays(broker_id, partitions, metadata)
         partitions.resume_moves()
+        auto_creation = ClusterAutoCreation(config, self._creation_channel)
+        self._publishing = Publishing(
+            runtime,
+            partitions,
+            metadata,
+            auto_creation,
+            # Only the broker and Kafka's tools write to internal topics.
+            Connections(peers, endpoint_of, ADMIN_CLIENT_ID),
+        )
+        telemetry = ClientTelemetry(runtime, store, self._publishing, counters)
         following.follow(
-            runtime, store, partitions, quotas, throttles, enable_unclean_election=controller.enable_unclean_election
+            runtime,
+            store,
+            partitions,
+            quotas,
+            throttles,
+            enable_unclean_election=controller.enable_unclean_election,
+            client_metrics_changed=telemetry.take_up,
         )
         self._store = store
         self._acls = acls
@@ -208,9 +227,10 @@ class ClusteredNode:
             partitions=partitions,
             cluster=metadata,
             administration=ClusterAdministration(config, scheduler, metadata, controller, random),
-            auto_creation=ClusterAutoCreation(config, self._creation_channel),
+            auto_creation=auto_creation,
             groups=groups,
             transactions=transactions,
+            telemetry=telemetry,
             producer_ids=producer_ids,
             markers=markers,
             fetch_sessions=FetchSessions(config.integer("max.incremental.fetch.session.cache.slots")),
@@ -231,6 +251,7 @@ class ClusteredNode:
         self.parts.controller.close()
         self.parts.replicas.close()
         self._creation_channel.close()
+        self._publishing.close()
         self._remote_markers.close()
         self.parts.verification.close()
         self._in_sync_changes.close()

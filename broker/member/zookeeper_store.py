@@ -2,6 +2,9 @@
 
 A change writes the settings and then a notification below /config/changes, which names to every broker the
 settings to read again (kafka.server.ZkConfigManager). A new session reads all: changes before it may have been missed.
+
+Kafka 3.9 complains about a notification of settings that it does not know. A change of the subscriptions to metrics of
+clients therefore writes no notification: it sets the znode above them, which every broker of ours watches.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from highwater.broker.cluster.zookeeper import (
     run,
 )
 from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.metadata_tree import CLIENT_METRICS_CONFIGS
 from highwater.broker.settings.quota_entities import Entity, Quotas
 from highwater.broker.settings.store import ConfigChange
 from highwater.kafka.login.scram import Credentials
@@ -73,6 +77,10 @@ class ZooKeeperStore:
     def client_quotas(self) -> Quotas:
         return self._client_quotas
 
+    def client_metrics(self) -> Mapping[str, Mapping[str, str]]:
+        named = {path: metadata_tree.parse_client_metrics_path(path) for path in self._configs}
+        return {name: self._configs[path] for path, name in named.items() if name is not None}
+
     def scram_credentials(self) -> Mapping[str, Credentials]:
         return self._scram_credentials
 
@@ -113,10 +121,15 @@ class ZooKeeperStore:
     def watch_fired(self, path: str, event: WatchEvent) -> None:
         if path == znodes.CONFIG_CHANGES:
             run(self._zookeeper, self._follow())
+        elif path == CLIENT_METRICS_CONFIGS:
+            run(self._zookeeper, self._follow_client_metrics())
 
     def load(self) -> Generator[Sequence[Request], list[Any], ZooKeeperError | None]:
-        """Set a watch for later changes, then read all settings."""
-        (notifications,) = yield [Children(znodes.CONFIG_CHANGES, watch=True)]
+        """Set watches for later changes, then read all settings."""
+        notifications, _ = yield [
+            Children(znodes.CONFIG_CHANGES, watch=True),
+            Exists(CLIENT_METRICS_CONFIGS, watch=True),
+        ]
         if isinstance(notifications, ZooKeeperError):
             return notifications
         parents = (
@@ -125,6 +138,7 @@ class ZooKeeperStore:
             metadata_tree.CLIENT_CONFIGS,
             metadata_tree.USER_CONFIGS,
             metadata_tree.IP_CONFIGS,
+            CLIENT_METRICS_CONFIGS,
         )
         paths = yield from _children_of(parents)
         users = [f"{path}/clients" for path in paths if path.startswith(f"{metadata_tree.USER_CONFIGS}/")]
@@ -162,6 +176,14 @@ class ZooKeeperStore:
         old = [name for name, node in told.items() if 0 < node.stat.created_ms < due_ms]
         if old:
             yield [Delete(f"{znodes.CONFIG_CHANGES}/{name}") for name in old]
+
+    def _follow_client_metrics(self) -> Generator[Sequence[Request], list[Any], None]:
+        yield [Exists(CLIENT_METRICS_CONFIGS, watch=True)]
+        known = [path for path in self._configs if metadata_tree.parse_client_metrics_path(path) is not None]
+        paths = yield from _children_of([CLIENT_METRICS_CONFIGS])
+        configs = yield from _read(list(dict.fromkeys([*known, *paths])))
+        if not isinstance(configs, ZooKeeperError):
+            self._take_up(configs)
 
     def _take_up(self, configs: Configs) -> None:
         changed = [path for path, config in configs.items() if config != self._configs.get(path, {})]
@@ -260,13 +282,17 @@ def _change(
         if not paths:
             break
     outcome |= {path: _not_written(path, ZooKeeperError.BAD_VERSION) for path in paths}
-    written = [path for path, config in outcome.items() if not isinstance(config, Problem)]
-    if written:
-        yield [
-            Create(znodes.CONFIG_CHANGE_PREFIX, znodes.encode(znodes.config_change_value(path)), is_sequential=True)
-            for path in written
-        ]
+    notices = dict.fromkeys(_notice_of(path) for path, config in outcome.items() if not isinstance(config, Problem))
+    if notices:
+        yield list(notices)
     return {path: outcome[path] for path in changes}
+
+
+def _notice_of(path: str) -> Request:
+    """How brokers hear that settings changed."""
+    if metadata_tree.parse_client_metrics_path(path) is not None:
+        return Set(CLIENT_METRICS_CONFIGS, b"")
+    return Create(znodes.CONFIG_CHANGE_PREFIX, znodes.encode(znodes.config_change_value(path)), is_sequential=True)
 
 
 def _changed(node: NodeData | ZooKeeperError, change: ConfigChange) -> Mapping[str, str] | Problem:
@@ -281,7 +307,9 @@ def _changed(node: NodeData | ZooKeeperError, change: ConfigChange) -> Mapping[s
 def _request_for(
     path: str, node: NodeData | ZooKeeperError, config: Mapping[str, str]
 ) -> Generator[Sequence[Request], list[Any], Request]:
-    is_of_client = metadata_tree.parse_quota_path(path) is not None
+    is_of_client = (
+        metadata_tree.parse_quota_path(path) is not None or metadata_tree.parse_client_metrics_path(path) is not None
+    )
     if isinstance(node, NodeData):
         if is_of_client and not config and not ((yield [Children(path)])[0]):
             return Delete(path, node.stat.version)

@@ -215,6 +215,22 @@ def _broker(node: Node) -> Iterator[str]:
         "Reads of fetches, counted once per partition, that were not in the page cache.",
         [(NO_LABELS, counters.fetches_from_disk)],
     )
+    telemetry = node.telemetry
+    yield family(
+        "kafka_server_client_metrics_instance_count",
+        "gauge",
+        "Client instances whose telemetry this broker takes.",
+        [(NO_LABELS, len(telemetry.instances))],
+    )
+    yield family(
+        "highwater_client_telemetry_pushes_total",
+        "counter",
+        "Accepted pushes of telemetry of clients, by whether they are in the topic of client metrics.",
+        [
+            ({"result": "written"}, telemetry.publishing.written),
+            ({"result": "lost"}, telemetry.publishing.lost),
+        ],
+    )
     yield histogram_family(
         "kafka_log_logflushstats_logflushrateandtimems",
         "Duration of flushes (fsync) of a partition's log, in ms.",

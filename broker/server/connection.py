@@ -152,6 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         address = transport.get_extra_info("peername")
         self._client.host = java_address(address[0]) if address else ""
+        self._client.port = address[1] if address else 0
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
         if self._principal_of_certificate is not None:
             certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)

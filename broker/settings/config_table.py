@@ -3,8 +3,9 @@
 Names, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig and LogConfig print them); a test compares. Four
 defaults are our own: loopback instead of every interface, as clients need no login by default; socket buffers
 left to the kernel's tuning; no log directory that is nobody's choice. Our own are highwater.processes and
-highwater.process (which processes are given by their parent), metrics.listener, audit.log.file,
-inter.broker.listener.exclusive, and zookeeper.sasl.jaas.config with its .file, where Kafka has an option of its JVM.
+highwater.process (which processes are given by their parent), highwater.client.telemetry, metrics.listener,
+audit.log.file, inter.broker.listener.exclusive, and zookeeper.sasl.jaas.config with its .file, where Kafka has an
+option of its JVM.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ BROKER_PROPERTIES: Final = {
         honoured("broker.rack", STRING, None),
         honoured("highwater.processes", STRING, None),
         honoured("highwater.process", STRING, None),
+        honoured("highwater.client.telemetry", BOOLEAN, True),
+        honoured("telemetry.max.bytes", INT, 1_048_576, 1),
         honoured("listeners", STRING, "PLAINTEXT://127.0.0.1:9092"),
         honoured("advertised.listeners", STRING, None),
         honoured(

@@ -25,6 +25,8 @@ BROKER_CONFIGS: Final = "/config/brokers"
 CLIENT_CONFIGS: Final = "/config/clients"
 USER_CONFIGS: Final = "/config/users"
 IP_CONFIGS: Final = "/config/ips"
+CLIENT_METRICS_CONFIGS: Final = "/config/client-metrics"
+"""Ours alone: Kafka has such settings with a quorum only."""
 DEFAULT_ENTITY: Final = "<default>"
 """The name under which settings of all brokers are kept, or of all clients."""
 DELETE_TOPICS: Final = "/admin/delete_topics"
@@ -52,6 +54,17 @@ def topic_config_path(topic: str) -> str:
 def broker_config_path(broker: str) -> str:
     """The path of the settings of one broker, or of all if the name is empty."""
     return f"{BROKER_CONFIGS}/{broker or DEFAULT_ENTITY}"
+
+
+def client_metrics_path(name: str) -> str:
+    """The path of a subscription to metrics of clients, whose name may be any text."""
+    return f"{CLIENT_METRICS_CONFIGS}/{sanitized(name)}"
+
+
+def parse_client_metrics_path(path: str) -> str | None:
+    """The name of the subscription at this path; None for any other path."""
+    name = path.removeprefix(f"{CLIENT_METRICS_CONFIGS}/")
+    return None if name == path else unquote(name)
 
 
 def fields_of(value: object, *versions: object) -> Mapping[str, Any]:
@@ -146,8 +159,13 @@ def parse_quota_path(path: str) -> Entity | None:
 
 
 def _quota_name(name: str | Default) -> str:
-    # As org.apache.kafka.common.utils.Sanitizer does it; "<" is never left as it is.
-    return DEFAULT_ENTITY if isinstance(name, Default) else quote(name, safe="").replace("~", "%7E")
+    # A sanitised name has no "<".
+    return DEFAULT_ENTITY if isinstance(name, Default) else sanitized(name)
+
+
+def sanitized(name: str) -> str:
+    """A name as a part of a path, as org.apache.kafka.common.utils.Sanitizer does it."""
+    return quote(name, safe="").replace("~", "%7E")
 
 
 def _parse_quota_name(text: str) -> str | Default:

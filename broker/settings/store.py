@@ -39,6 +39,9 @@ class SettingsStore(Protocol):
 
     def client_quotas(self) -> Quotas: ...
 
+    def client_metrics(self) -> Mapping[str, Mapping[str, str]]:
+        """The subscriptions to metrics of clients, by name, each with settings."""
+
     def scram_credentials(self) -> Mapping[str, Credentials]:
         """The SCRAM credentials of each user."""
 

@@ -59,7 +59,6 @@ UNSERVED_PROPERTIES: Final = (
             ("auto.include.jmx.reporter", BOOLEAN, True, "there is no JMX"),
             ("kafka.metrics.polling.interval.secs", INT, 10, "there is no JMX"),
             ("kafka.metrics.reporters", LIST, "", "there is no JMX"),
-            ("telemetry.max.bytes", INT, 1_048_576, "client telemetry is not taken"),
             ("fetch.purgatory.purge.interval.requests", INT, 1000, "waiting requests are dropped at once"),
             ("producer.purgatory.purge.interval.requests", INT, 1000, "waiting requests are dropped at once"),
             ("delete.records.purgatory.purge.interval.requests", INT, 1, "waiting requests are dropped at once"),

@@ -1,4 +1,4 @@
-"""The compacted topics with the broker's own state: partition of a key, append, read back.
+"""The topics that brokers write; of those with their state: partition of a key, append, read back.
 
 A coordinator is asked for things by name: a group, a transactional id. All that concerns one name is in one partition,
 by the hash of the name, and the broker that leads the partition coordinates the name. What becomes of a partition here:
@@ -38,8 +38,11 @@ _logger = logging.getLogger(__name__)
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
-INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
-"""Shown as internal, and written by the broker only."""
+CLIENT_METRICS_TOPIC: Final = "_highwater_client_metrics"
+INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, CLIENT_METRICS_TOPIC))
+"""Shown as internal, and written by brokers only."""
+ADMIN_CLIENT_ID: Final = "__admin_client"
+"""Kafka lets tools of this name write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
 
 _LOAD_SLICE_NS: Final = 10_000_000
 _TELL_PROGRESS_NS: Final = 1_000_000_000
@@ -84,7 +87,22 @@ def plan_of(name: str, config: BrokerConfig) -> TopicPlan | None:
                 "segment.bytes": str(config.integer("transaction.state.log.segment.bytes")),
             },
         )
+    if name == CLIENT_METRICS_TOPIC:
+        return TopicPlan(1, config.integer("default.replication.factor"), _OF_CLIENT_METRICS)
     return None
+
+
+_OF_CLIENT_METRICS: Final = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    # Compressed again, a payload may take a little more than `telemetry.max.bytes`.
+    "max.message.bytes": str(4 * 1024 * 1024),
+    "retention.bytes": str(512 * 1024 * 1024),
+    "retention.ms": str(24 * 60 * 60 * 1000),
+    "segment.bytes": str(64 * 1024 * 1024),
+    "segment.ms": str(60 * 60 * 1000),
+}
+"""A day of them, or half a gigabyte."""
 
 
 class _Led:

@@ -23,8 +23,8 @@ from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 
 _TOPIC: Final = 2
-_BROKERS: Final = (4, 8)
-"""Types of resources that have settings, as requests number them: topics; brokers, and their loggers."""
+_OF_THE_CLUSTER: Final = (4, 8, 16)
+"""Types of resources that have settings, as requests number them: topics; brokers, loggers, metrics of clients."""
 
 
 def of_cluster(operation: Operation, refused: Callable[[Any], Answer]) -> Guard:
@@ -120,10 +120,10 @@ def told_partitions(request: Any) -> Answer:
 
 
 def _problem_with_settings(access: Access, operation: Operation, resource: Any) -> ErrorCode | None:
-    """Why the client may not touch these settings. What is neither a topic nor a broker, the handler refuses."""
+    """Why the client may not touch these settings. What is of another type, the handler refuses."""
     if resource.resource_type == _TOPIC:
         return None if access.to_topic(operation, resource.resource_name) else TOPIC_DENIED
-    return CLUSTER_DENIED if resource.resource_type in _BROKERS and not access.to_cluster(operation) else None
+    return CLUSTER_DENIED if resource.resource_type in _OF_THE_CLUSTER and not access.to_cluster(operation) else None
 
 
 def of_settings(operation: Operation, field: str, **empty: Any) -> Guard:

@@ -75,6 +75,9 @@ GUARDS: Final[Mapping[str, Guard | None]] = {
     "alter_user_scram_credentials": administration.altered_users,
     "describe_cluster": administration.describe_cluster,
     "update_features": of_cluster(_ALTER, whole_with_message(results=[])),
+    # Telemetry: who may produce or consume may say how that went.
+    "get_telemetry_subscriptions": _NOTHING,
+    "push_telemetry": _NOTHING,
     # Who is there, and who the client is
     "api_versions": _NOTHING,
     "sasl_handshake": _NOTHING,

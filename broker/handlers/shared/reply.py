@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from highwater.broker.clock import Scheduler
 from highwater.broker.security.authorizer import Authorizer, Permissions
@@ -11,6 +11,9 @@ from highwater.broker.security.principal import ANONYMOUS
 from highwater.broker.security.sasl import Authentication
 from highwater.kafka.protocol.cold import Answer
 from highwater.kafka.protocol.frame import Parts
+
+UNKNOWN_SOFTWARE: Final = "unknown"
+"""Kafka's word for a client that did not name its software (ClientInformation)."""
 
 
 class Listener(NamedTuple):
@@ -41,8 +44,12 @@ class Client:
         "host",
         "listener",
         "mute",
+        "port",
         "principal",
+        "software_name",
+        "software_version",
         "uses_transactions_2",
+        "when_gone",
     )
 
     def __init__(
@@ -60,6 +67,12 @@ class Client:
         """The client's listener; answers have addresses of listeners with this name."""
         self.host = host
         """The address that the client connects from, as Java writes it: ACLs and descriptions of groups have it so."""
+        self.port = 0
+        """The port that the client connects from."""
+        self.software_name = self.software_version = UNKNOWN_SOFTWARE
+        """What the client said in ApiVersions (KIP-511)."""
+        self.when_gone: Callable[[], None] | None = None
+        """Called when the connection has ended."""
         self.mute = mute
         """Read no more requests of the client for this many ms; the answer to the current one is still sent."""
         self.hang_up = hang_up
@@ -89,6 +102,9 @@ class Client:
         """Forget the connection, which has ended: it is freed at once, as there is no cycle."""
         self.mute = self.hang_up = _not_connected
         self._on_authenticated = _nobody_waits
+        when_gone, self.when_gone = self.when_gone, None
+        if when_gone is not None:
+            when_gone()
         if self._permissions is not None:
             self._permissions.forget()
 

@@ -47,6 +47,10 @@ WRITE_TXN_MARKERS: Final = 27
 SASL_AUTHENTICATE: Final = 36
 ALTER_PARTITION: Final = 56
 ALLOCATE_PRODUCER_IDS: Final = 67
+GET_TELEMETRY_SUBSCRIPTIONS: Final = 71
+PUSH_TELEMETRY: Final = 72
+TELEMETRY_APIS: Final = (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY)
+"""Clients use both or none: librdkafka looks for the first alone."""
 _NEVER: Final = 1 << 15
 
 APIS: Final = {
@@ -107,6 +111,8 @@ APIS: Final = {
         Api(66, "list_transactions", 0, 2, 0),
         # Refused, as Kafka does where `group.version` is 0: librdkafka waits for ever where the API is not there.
         Api(68, "consumer_group_heartbeat", 0, 1, 0, items_max=ONE_STEP_ITEMS_MAX),
+        Api(GET_TELEMETRY_SUBSCRIPTIONS, "get_telemetry_subscriptions", 0, 0, 0),
+        Api(PUSH_TELEMETRY, "push_telemetry", 0, 0, 0),
         Api(74, "list_config_resources", 0, 1, 0),
         Api(75, "describe_topic_partitions", 0, 0, 0),
     )

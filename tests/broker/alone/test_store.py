@@ -79,6 +79,7 @@ def test_settings_of_all_kinds_are_changed_together_and_are_there_at_the_next_st
     told: list[str] = []
     store.when_changed.append(told.append)
     user, client = metadata_tree.quota_path(Entity("al ice")), metadata_tree.quota_path(Entity("al ice", DEFAULT))
+    subscription = metadata_tree.client_metrics_path("all / of them")
     outcome: list[dict[str, Problem | None]] = []
     store.change_configs(
         {
@@ -86,11 +87,12 @@ def test_settings_of_all_kinds_are_changed_together_and_are_there_at_the_next_st
             "/config/brokers/<default>": lambda _: {"max.connections": "3"},
             user: lambda _: {"producer_byte_rate": "4", "SCRAM-SHA-256": CREDENTIAL},
             client: lambda _: {"consumer_byte_rate": "5"},
+            subscription: lambda _: {"metrics": "*"},
             "/config/brokers/0": lambda _: Problem(ErrorCode.invalid_config, "no"),
         },
         outcome.append,
     )
-    changed = ["/config/topics/t", "/config/brokers/<default>", user, client]
+    changed = ["/config/topics/t", "/config/brokers/<default>", user, client, subscription]
     assert told == changed
     refused = {"/config/brokers/0": Problem(ErrorCode.invalid_config, "no")}
     assert outcome == [dict.fromkeys(changed) | refused]
@@ -103,6 +105,9 @@ def test_settings_of_all_kinds_are_changed_together_and_are_there_at_the_next_st
             Entity("al ice", DEFAULT): {"consumer_byte_rate": 5.0},
         }
         assert list(state.scram_credentials()) == ["al ice"]
+        assert state.client_metrics() == {"all / of them": {"metrics": "*"}}
+    store.change_configs({subscription: lambda _: {}}, outcome.append)
+    assert open_store(tmp_path).client_metrics() == {}
     store.change_configs({user: lambda present: {"SCRAM-SHA-256": present["SCRAM-SHA-256"]}}, outcome.append)
     store.change_configs({client: lambda _: {}}, outcome.append)
     assert open_store(tmp_path).client_quotas() == {}

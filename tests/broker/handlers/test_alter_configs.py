@@ -44,7 +44,6 @@ def described(node: NodeHarness, kind: int, name: str, *keys: str) -> dict[str, 
 @pytest.mark.parametrize(
     ("kind", "refusal"),
     [
-        (16, "Subscriptions to metrics of clients (resource type 16) are"),
         (32, "Settings of groups (resource type 32) are"),
         (99, "Resource type 99 is"),
     ],
@@ -58,7 +57,7 @@ def test_a_refusal_names_what_has_no_settings_here(node: NodeHarness, kind: int,
     for answer in (asked, incrementally(node, kind, "x", ("key", SET, "1")), wholly(node, kind, "x", key="1")):
         assert (answer.error_code, answer.error_message) == (
             ErrorCode.invalid_request,
-            f"{refusal} not supported: this broker has settings of topics, of brokers and of their loggers.",
+            f"{refusal} not supported: this broker has settings of topics, brokers, loggers and metrics of clients.",
         )
 
 

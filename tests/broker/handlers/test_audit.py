@@ -282,7 +282,8 @@ UNTOLD = {
     ),
     "it is the work of producers and consumers, and of operators in the same form": (
         "produce init_producer_id add_partitions_to_txn add_offsets_to_txn end_txn txn_offset_commit offset_commit "
-        "join_group sync_group heartbeat leave_group consumer_group_heartbeat"
+        "join_group sync_group heartbeat leave_group consumer_group_heartbeat "
+        "get_telemetry_subscriptions push_telemetry"
     ),
     "it creates topics of the brokers alone": "find_coordinator",
     "the broker's log tells of logins": "sasl_handshake sasl_authenticate",

@@ -33,6 +33,8 @@ BY_ID = {"metadata": 10, "produce": 13}
 OPEN = {
     "api_versions",
     "consumer_group_heartbeat",
+    "get_telemetry_subscriptions",
+    "push_telemetry",
     "sasl_handshake",
     "sasl_authenticate",
     "describe_cluster",
@@ -295,10 +297,12 @@ class TestAdministration:
 
     def test_settings_of_topics_and_brokers_are_two_things(self, guarded: NodeHarness) -> None:
         allow(guarded, TOPIC, "t", Operation.ALTER_CONFIGS)
-        resources = [{"resource_type": 2, "resource_name": "t"}, {"resource_type": 4, "resource_name": "0"}]
+        names = {2: "t", 4: "0", 8: "0", 16: "subscription"}
+        resources = [{"resource_type": kind, "resource_name": name} for kind, name in names.items()]
         answer = guarded.ask("describe_configs", 4, resources=resources)
         told = {result.resource_type: ErrorCode(result.error_code) for result in answer.results}
-        assert told == {2: ErrorCode.none, 4: ErrorCode.cluster_authorization_failed}
+        denied = ErrorCode.cluster_authorization_failed
+        assert told == {2: ErrorCode.none, 4: denied, 8: denied, 16: denied}
 
     def test_the_acls_themselves_need_the_cluster(self, guarded: NodeHarness) -> None:
         creation = {
