@@ -1,4 +1,4 @@
-"""`highwater broker configs`: shows and changes settings of topics, brokers, users and clients."""
+"""`highwater broker configs`: shows and changes settings of topics, brokers, clients, their metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from kio.schema.errors import ErrorCode
 
-from highwater.admin import client_configs
+from highwater.admin import client_configs, client_metrics
 from highwater.admin.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
@@ -37,7 +37,14 @@ from highwater.admin.terminal import (
 )
 from highwater.admin.wire import ask_any
 
-_ENTITY_TYPES: Final = {"topics": "topic", "brokers": "broker", "users": "user", "clients": "client"}
+_CLIENT_METRICS: Final = "client-metrics"
+_ENTITY_TYPES: Final = {
+    "topics": "topic",
+    "brokers": "broker",
+    "users": "user",
+    "clients": "client",
+    _CLIENT_METRICS: _CLIENT_METRICS,
+}
 _CLIENT_KINDS: Final = ("user", "client")
 _BROKER: Final = 4  # resource type in the protocol
 _SOURCES: Final = {
@@ -76,9 +83,14 @@ def configs(
             "--delete-config", metavar="NAME,...", help="Settings to reset to their defaults; may be repeated."
         ),
     ] = None,
-    entity_type: Annotated[str | None, typer.Option("--entity-type", help="topics, brokers, users or clients.")] = None,
+    entity_type: Annotated[
+        str | None, typer.Option("--entity-type", help="topics, brokers, users, clients or client-metrics.")
+    ] = None,
     entity_name: Annotated[
-        str | None, typer.Option("--entity-name", help="The name of the topic, user or client, or the broker's id.")
+        str | None,
+        typer.Option(
+            "--entity-name", help="The name of the topic, user, client or subscription to metrics, or the broker's id."
+        ),
     ] = None,
     entity_default: Annotated[
         bool,
@@ -101,14 +113,15 @@ def configs(
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show or change settings of topics and brokers, quotas of users and clients, and SCRAM credentials.
+    """Show or change settings of topics and brokers, quotas of users and clients, SCRAM credentials, and what metrics
+    clients push.
 
     Exit code: 0 done, 1 the broker refused it, 2 usage error.
     """
     with reporting():
         action = only_action({"--describe": describe, "--alter": alter})
         kind, name = _entity(entity_type, entity_name, topic, broker, user, client)
-        if entity_default and (kind == "topic" or name is not None):
+        if entity_default and (kind in ("topic", _CLIENT_METRICS) or name is not None):
             raise UsageError(
                 "--entity-default goes with --entity-type brokers, users or clients, without --entity-name"
             )
@@ -124,6 +137,9 @@ def configs(
         cluster = Cluster(bootstrap_server, command_config)
         if kind in _CLIENT_KINDS:
             _of_clients(cluster, kind, "" if entity_default else name, user, client, changes, as_json)
+            return
+        if kind == _CLIENT_METRICS:
+            _of_client_metrics(cluster, name, changes, show_all, as_json)
             return
         if entity_default:
             _alter_defaults(cluster, changes, as_json) if alter else _print_defaults(cluster, as_json)
@@ -159,8 +175,8 @@ def _entity(
         given = ["user"]
     if len(given) + (entity_type is not None) != 1:
         raise UsageError(
-            "name whose settings: --entity-type topics|brokers|users|clients with --entity-name, or --topic, or "
-            "--broker, or --user and --client"
+            "name whose settings: --entity-type topics|brokers|users|clients|client-metrics with --entity-name, or "
+            "--topic, or --broker, or --user and --client"
         )
     if entity_type is None:
         if entity_name is not None:
@@ -193,6 +209,15 @@ def _of_clients(
         raise UsageError("--alter needs --entity-name or --entity-default")
     else:
         client_configs.alter(cluster, whose, [(entry.name, entry.value) for entry in changes], as_json=as_json)
+
+
+def _of_client_metrics(cluster: Cluster, name: str | None, changes: list[Any], show_all: bool, as_json: bool) -> None:
+    if not changes:
+        client_metrics.describe(cluster, name, shows_all=show_all, as_json=as_json)
+    elif name is None:
+        raise UsageError("--alter needs --entity-name")
+    else:
+        client_metrics.alter(cluster, name, [(entry.name, entry.value) for entry in changes], as_json=as_json)
 
 
 def _require(cluster: Cluster, kind: str, name: str) -> None:

@@ -108,11 +108,42 @@ def test_scram_credentials_of_users(broker: RunningBroker) -> None:
         (("--client", "app", "--add-config", "request_percentage=0"), 1, "greater than 0"),
         (("--client", "app", "--add-config", "producer_byte_rate=many"), 2, "is a number"),
         (("--entity-type", "users", "--add-config", "producer_byte_rate=1"), 2, "--entity-default"),
-        (("--entity-type", "ips", "--add-config", "producer_byte_rate=1"), 2, "users, clients have"),
+        (("--entity-type", "ips", "--add-config", "producer_byte_rate=1"), 2, "clients, client-metrics have"),
     ):
         refused = configs(broker, "--alter", *arguments)
         assert (refused.exit_code, len(refused.errors.splitlines())) == (exit_code, 1), refused
         assert word in refused.errors
+
+
+@pytest.mark.clients
+def test_subscriptions_to_metrics_of_clients(broker: RunningBroker) -> None:
+    of_type = ("--entity-type", "client-metrics")
+    named = (*of_type, "--entity-name", "all")
+    assert configs(broker, "--describe", *of_type).output == "Clients are asked for no metrics.\n"
+    assert configs(broker, "--describe", *named).output == "There is no subscription all.\n"
+    added = "interval.ms=60000,metrics=[a.,b.],match=client_id=orders-.*"
+    changed = configs(broker, "--alter", *named, "--add-config", added)
+    assert changed == Result(0, "Changed the settings of client-metrics all.\n", "")
+    told = {"interval.ms": "60000", "metrics": "a.,b.", "match": "client_id=orders-.*"}
+    assert settings(broker, *of_type) == {name: (value, "subscription") for name, value in told.items()}
+    assert "orders-.*" in configs(broker, "--describe", *of_type).output
+    assert configs(broker, "--alter", *named, "--delete-config", "match").exit_code == 0
+    assert settings(broker, *named, "--all")["match"] == ("", "default")
+    for arguments, exit_code, word in (
+        ((*named, "--add-config", "match=user=x"), 1, "Illegal client matching pattern: user=x (INVALID_CONFIG)"),
+        ((*named, "--add-config", "interval.ms=1"), 1, "INVALID_REQUEST"),
+        ((*of_type, "--add-config", "interval.ms=100"), 2, "--entity-name"),
+        ((*of_type, "--entity-default", "--add-config", "interval.ms=100"), 2, "--entity-default"),
+    ):
+        refused = configs(broker, "--alter", *arguments)
+        assert (refused.exit_code, len(refused.errors.splitlines())) == (exit_code, 1), refused
+        assert word in refused.errors
+    assert configs(broker, "--alter", *named, "--delete-config", "metrics,interval.ms").exit_code == 0
+    assert settings_of_all(broker, *of_type) == []
+
+
+def settings_of_all(broker: RunningBroker, *arguments: str) -> object:
+    return configs(broker, "--describe", "--json", *arguments).json
 
 
 @pytest.mark.clients
