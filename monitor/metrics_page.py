@@ -48,6 +48,7 @@ def _families(
         yield from _topics(snapshot, figures, has_partitions)
         yield from _groups(snapshot, figures, has_partitions)
         yield from _transactions(figures)
+        yield from _clients(snapshot)
         yield from host_families(snapshot, figures)
         yield from headroom_families(figures.headroom)
     yield from _own(view, state, now_ms)
@@ -61,6 +62,18 @@ def _cluster(snapshot: Snapshot, figures: Figures) -> Iterable[Family]:
         if broker.is_alive:
             info.add(1, id=broker.node_id, address=f"{broker.host}:{broker.port}")
     return brokers, info
+
+
+def _clients(snapshot: Snapshot) -> Iterable[Family]:
+    """Counts alone: a series for each client could be any number of series."""
+    known = snapshot.client_metrics
+    instances = Family(f"{_OWN}client_instances", GAUGE, "Client instances that push what they measure.")
+    pushes = Family(f"{_OWN}client_pushes_total", COUNTER, "Pushes of clients, by whether they were read.")
+    if known is not None:
+        instances.add(len(known.pushes))
+        pushes.add(known.read, result="read")
+        pushes.add(known.passed_over, result="passed_over")
+    return instances, pushes
 
 
 def _topics(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Iterator[LargeFamily]:

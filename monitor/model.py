@@ -205,6 +205,46 @@ class OpenTransaction:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientPush:
+    """What a client instance measured in its last interval, and pushed to a broker (KIP-714)."""
+
+    instance_id: str
+    client_id: str
+    software: str
+    version: str
+    address: str
+    user: str
+    group: str
+    """The group of a consumer; empty for others."""
+    broker: int
+    """Node id of the broker that took it."""
+    at_ms: int
+    """Unix time by the broker's clock."""
+    interval_ms: int
+    is_last: bool
+    """The client ended with it."""
+    values: Mapping[str, float]
+    """The names are those of `client_pushes.KEPT`."""
+    metrics: int
+    """How many metrics it has in all."""
+    broker_produce_ms: float | None = None
+    """The mean time that the broker itself took for Produce then; None if nobody produced."""
+    broker_fetch_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientMetrics:
+    """What clients push, as far as it was read."""
+
+    pushes: tuple[ClientPush, ...] = ()
+    """The newest of each client instance that goes on."""
+    read: int = 0
+    """Pushes since the start of the monitor."""
+    passed_over: int = 0
+    """Records that were no push, or too many for one tick."""
+
+
+@dataclass(frozen=True, slots=True)
 class ZooKeeperServer:
     """What one server of ZooKeeper says of itself."""
 
@@ -292,6 +332,8 @@ class Snapshot:
     reassigning: frozenset[TopicPartition] = frozenset()
     transactions: tuple[OpenTransaction, ...] = ()
     """Transactions on partitions whose last stable offset stands still for long, by partition and start offset."""
+    client_metrics: ClientMetrics | None = None
+    """None while no client has pushed any to a broker of the cluster."""
     hosts: Mapping[str, Host] = field(default_factory=dict)
     """Hosts by name, in the order of the configuration."""
     sources: Mapping[str, SourceState] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from highwater.common.ceilings import Ceilings
 from highwater.kafka.client.host_processes import SETTINGS, HostProcesses, host_processes
 from highwater.monitor.figures.brokers import broker_figures, sharing_a_disk, tally
+from highwater.monitor.figures.clients import Felt, felt
 from highwater.monitor.figures.distribution import balance
 from highwater.monitor.figures.findings import findings, verdict
 from highwater.monitor.figures.groups import GroupRows, group_figures
@@ -73,6 +74,8 @@ class Figures:
     transactions: tuple[TransactionFigures, ...] = ()
     """Open for long, in the order of partition and start offset."""
     hosts: Mapping[str, HostFigures] = field(default_factory=dict)
+    felt: Felt | None = None
+    """Latency and errors as clients feel them; None if none pushes."""
     headroom: tuple[Headroom, ...] = ()
     """A row for each broker and resource; empty without hosts and without ceilings."""
 
@@ -140,6 +143,7 @@ def figures(memory: Memory, ceilings: Sequence[Ceilings] = ()) -> Figures:
         group_partitions=group_partitions,
         transactions=transactions,
         hosts=hosts,
+        felt=felt(newest.client_metrics),
         headroom=left,
     )
 

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from highwater.common.host_answer import HostAnswer
+from highwater.monitor.figures.clients import ClientFigures
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.rows import (
     BrokerFigures,
@@ -337,8 +338,26 @@ HOST: Final[Kind[HostAnswer]] = Kind(
         _text("kernel", "its kernel", lambda r: storable(r.kernel)),
     ),
 )
+CLIENT: Final[Kind[ClientFigures]] = Kind(
+    "client",
+    (
+        _gauge("instances", "client instances that push", lambda r: r.instances),
+        _gauge("produce_ms", "mean time from a produce request to its answer", lambda r: r.produce_ms),
+        _gauge("produce_max_ms", "the longest of these times", lambda r: r.produce_max_ms),
+        _gauge("queue_ms", "mean time that records wait in the client", lambda r: r.queue_ms),
+        _gauge("fetch_ms", "mean time from a fetch request to its answer", lambda r: r.fetch_ms),
+        _gauge("fetch_max_ms", "the longest of these times", lambda r: r.fetch_max_ms),
+        _gauge("commit_ms", "mean time of commits", lambda r: r.commit_ms),
+        _gauge("rebalance_max_ms", "the longest rebalance", lambda r: r.rebalance_max_ms),
+        _gauge("throttle_ms", "mean throttle time", lambda r: r.throttle_ms),
+        _gauge("errors", "records a second that could not be sent", lambda r: r.errors_per_s),
+        _gauge("retries", "records a second that were sent again", lambda r: r.retries_per_s),
+        _gauge("broker_produce_ms", "mean time of Produce in the brokers", lambda r: r.broker_produce_ms),
+        _gauge("broker_fetch_ms", "mean time of Fetch in the brokers", lambda r: r.broker_fetch_ms),
+    ),
+)
 KINDS: Final[dict[str, Kind[Any]]] = {
-    kind.name: kind for kind in (CLUSTER, BROKER, TOPIC, GROUP, PARTITION, GROUP_PARTITION, HOST)
+    kind.name: kind for kind in (CLUSTER, BROKER, TOPIC, GROUP, PARTITION, GROUP_PARTITION, HOST, CLIENT)
 }
 DETAILS: Final = tuple(kind for kind in KINDS.values() if kind.is_detail)
 

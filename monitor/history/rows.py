@@ -9,6 +9,7 @@ from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.rows import PartitionRow
 from highwater.monitor.history.kinds import (
     BROKER,
+    CLIENT,
     CLUSTER,
     GROUP,
     GROUP_PARTITION,
@@ -45,6 +46,7 @@ def rows_of(
         GROUP.name: dict(_groups(figures)),
         **details,
         HOST.name: dict(_hosts(snapshot)),
+        CLIENT.name: dict(_clients(figures)),
     }
 
 
@@ -70,6 +72,11 @@ def _topics(figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value, ...]]]:
 def _groups(figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value, ...]]]:
     for name, group in figures.groups.items():
         yield entity_key(GROUP, name), GROUP.values(group)
+
+
+def _clients(figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value, ...]]]:
+    for client in () if figures.felt is None else (*figures.felt.clients, figures.felt.all):
+        yield entity_key(CLIENT, client.name), CLIENT.values(client)
 
 
 def _partitions(snapshot: Snapshot, figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value, ...]]]:

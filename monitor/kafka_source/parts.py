@@ -34,6 +34,7 @@ class Part(Enum):
     MOVES = "kafka reassignments"
     CONTROLLER = "kafka controller"
     TRANSACTIONS = "kafka transactions"
+    CLIENTS = "kafka client metrics"
 
 
 _RIGHTS: Final = {

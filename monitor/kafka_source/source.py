@@ -19,6 +19,7 @@ from highwater.kafka.requests.metadata import BrokerRow, ClusterRow, metadata
 from highwater.kafka.requests.offset_fetch import offset_fetch
 from highwater.monitor.kafka_source import assembling
 from highwater.monitor.kafka_source.assembling import CoordinatorAnswer, LeaderOffsets, Replicas
+from highwater.monitor.kafka_source.client_metrics import ClientMetricsReader
 from highwater.monitor.kafka_source.configs import BROKER, TOPIC, Resource, describe_configs
 from highwater.monitor.kafka_source.controller import Quorum, describe_quorum
 from highwater.monitor.kafka_source.groups import (
@@ -80,6 +81,7 @@ class KafkaSource:
         self._standing_ms = standing_ms
         self._undecided = UndecidedPartitions()
         self._transactions = OpenTransactions()
+        self._client_metrics = ClientMetricsReader()
 
     async def snapshot(self, number: int) -> Snapshot:
         """Ask the cluster. What it does not say is None, with the reason in the states of the sources."""
@@ -231,7 +233,11 @@ class KafkaSource:
         return None if ends is None else LeaderOffsets(at_ms, ends, starts or {}, stable or {})
 
     async def _ask_the_rest(self, tick: SourceTick, is_seldom: bool) -> None:
-        asked: list[Awaitable[None]] = [self._ask_transactions(tick, is_seldom)]
+        assert self._metadata is not None
+        asked: list[Awaitable[None]] = [
+            self._ask_transactions(tick, is_seldom),
+            self._client_metrics.ask(tick, self._metadata),
+        ]
         if is_seldom:
             asked += [self._ask_log_dirs(tick, node_id) for node_id in self._alive]
             asked += [self._ask_moves(tick), self._ask_quorum(tick)]
@@ -343,6 +349,7 @@ class KafkaSource:
             groups=self._groups,
             reassigning=self._moving,
             transactions=self._transactions.found,
+            client_metrics=self._client_metrics.state(tick.taken_at_ms),
             sources=tick.states(self._lives),
         )
 

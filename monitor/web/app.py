@@ -54,6 +54,7 @@ ROUTES: Final = (
     Route("/topics", Role.VIEWER, cluster_pages.topics),
     Route("/topic", Role.VIEWER, cluster_pages.topic),
     Route("/transactions", Role.VIEWER, cluster_pages.transactions),
+    Route("/clients", Role.VIEWER, cluster_pages.clients),
     Route("/retries", Role.VIEWER, cluster_pages.retries),
     Route("/groups", Role.VIEWER, cluster_pages.groups),
     Route("/group", Role.VIEWER, cluster_pages.group),

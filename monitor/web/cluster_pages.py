@@ -9,6 +9,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from highwater.monitor.causes import Happening
+from highwater.monitor.figures.clients import ALL
 from highwater.monitor.figures.distribution import FORMULAS
 from highwater.monitor.figures.headroom import least_of
 from highwater.monitor.figures.rows import FindingKind, LagVerdict, Level
@@ -17,6 +18,7 @@ from highwater.monitor.kafka_source.parts import Part
 from highwater.monitor.model import Topic
 from highwater.monitor.web import (
     action_pages,
+    client_tables,
     commands,
     history_charts,
     message_pages,
@@ -137,6 +139,26 @@ def retries(call: Call, seen: Seen) -> Response:
         view=view,
         lead=retry_tables.answer(table.rows),
         commands=retry_tables.commands_of(call.site.settings.bootstrap, view.shown),
+    )
+
+
+@of_cluster("/clients")
+def clients(call: Call, seen: Seen) -> Response:
+    felt = seen.figures.felt
+    source = seen.snapshot.sources.get(Part.CLIENTS.value)
+    return render_cluster(
+        call,
+        seen,
+        "clients.html.j2",
+        "Clients",
+        "/clients",
+        verdict=client_tables.answer(felt),
+        problem=source.error.rstrip(".") if source is not None else "",
+        pictures=client_tables.pictures(felt),
+        view=arrange(client_tables.clients_table(felt), call.query),
+        note=client_tables.notes_of(seen.snapshot.client_metrics),
+        history=history_charts.section(call, seen, "client", ALL) if felt is not None else None,
+        commands=client_tables.commands_of(call.site.settings.bootstrap),
     )
 
 

@@ -12,6 +12,7 @@ from highwater.monitor.figures.hosts import HostFigures
 from highwater.monitor.model import Broker, Group, Topic
 from highwater.monitor.web.alert_tables import alerts_table, findings_table, notices_table, targets_table
 from highwater.monitor.web.broker_tables import brokers_table, directories_table, sources_table
+from highwater.monitor.web.client_tables import clients_table
 from highwater.monitor.web.event_tables import events_table
 from highwater.monitor.web.explorer import points_table
 from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table, topic_groups_table
@@ -81,6 +82,7 @@ TABLES: Final[Mapping[str, Maker]] = {
     "broker/config": _broker(lambda broker: config_table("broker/config", broker.config, "")),
     "broker/directories": _broker(directories_table),
     "brokers": lambda call, seen: brokers_table(seen.snapshot, seen.figures),
+    "clients": lambda call, seen: clients_table(seen.figures.felt),
     "events": events_table,
     "explorer": points_table,
     "findings": lambda call, seen: findings_table(seen.figures),

@@ -80,6 +80,12 @@ METRICS: Final[Mapping[str, tuple[Metric, ...]]] = {
         Metric("lag", "Lag", "offsets"),
         Metric("lag_s", "Age of the oldest record not read", "s"),
     ),
+    "client": (
+        Metric("produce_ms", "Producing, as clients feel it", "ms"),
+        Metric("broker_produce_ms", "Producing, in the brokers", "ms"),
+        Metric("fetch_ms", "Fetching, as clients feel it", "ms"),
+        Metric("broker_fetch_ms", "Fetching, in the brokers", "ms"),
+    ),
 }
 
 

@@ -27,6 +27,7 @@ NAVIGATION: Final = (
     ("/brokers", "Brokers", Role.VIEWER),
     ("/topics", "Topics", Role.VIEWER),
     ("/groups", "Groups", Role.VIEWER),
+    ("/clients", "Clients", Role.VIEWER),
     ("/retries", "Retries", Role.VIEWER),
     ("/transactions", "Transactions", Role.VIEWER),
     ("/hosts", "Hosts", Role.VIEWER),

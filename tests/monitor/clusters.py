@@ -16,6 +16,8 @@ from highwater.common.topic_partition import TopicPartition
 from highwater.monitor.model import (
     NO_LEADER,
     Broker,
+    ClientMetrics,
+    ClientPush,
     Commit,
     ConfigValue,
     Group,
@@ -137,6 +139,31 @@ def group(
         members=members,
         commits={key: Commit(offset, at_ms) for key, offset in commits.items()},
     )
+
+
+def push(client_id: str, number: int = 0, *, group: str = "", broker: int = 0, **values: float) -> ClientPush:
+    """What one of the instances of a client pushed: `produce_ms` and so on."""
+    return ClientPush(
+        instance_id=f"{client_id}-{number}",
+        client_id=client_id,
+        software="librdkafka",
+        version="2.12.1",
+        address="10.0.0.7",
+        user="ANONYMOUS",
+        group=group,
+        broker=broker,
+        at_ms=UNIX_START_MS,
+        interval_ms=60_000,
+        is_last=False,
+        values=values,
+        metrics=16,
+        broker_produce_ms=0.25,
+        broker_fetch_ms=5.0,
+    )
+
+
+def with_clients(one: Snapshot, *pushes: ClientPush) -> Snapshot:
+    return replace(one, client_metrics=ClientMetrics(pushes, len(pushes), 1))
 
 
 def open_transaction(

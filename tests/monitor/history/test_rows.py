@@ -33,6 +33,7 @@ def test_each_row_has_the_columns_of_its_kind_and_comes_back(tmp_path: Path) -> 
         brokers=[clusters.broker(node_id) for node_id in range(3)],
     )
     (snapshot,) = with_hosts([snapshot], "h1")
+    snapshot = clusters.with_clients(snapshot, clusters.push("orders", produce_ms=2.5))
     figures = derive([snapshot])
     rows = rows_of(snapshot, figures, {"monitor_rss_bytes": 1000})
     assert rows.keys() == KINDS.keys()

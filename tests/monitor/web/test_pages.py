@@ -80,7 +80,7 @@ class Elements(HTMLParser):
 def every_page(web: Web) -> list[str]:
     snapshot, _ = seen(HOSTILE)
     plain = ["/", "/brokers", "/topics?rows=1000", "/groups?rows=1000", "/events", "/alerts", "/about", "/broker?id=0"]
-    plain += ["/retries", "/transactions", "/search", "/search?q=o"]
+    plain += ["/retries", "/clients", "/transactions", "/search", "/search?q=o"]
     plain += [f"/search?q={quote(HOSTILE_NAMES[0][:6], safe='')}"]
     topics = [f"/topic?name={quote(name, safe='')}" for name in list(snapshot.topics)[:6]]
     groups = [f"/group?name={quote(name, safe='')}" for name in snapshot.groups]
