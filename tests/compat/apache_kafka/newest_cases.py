@@ -6,7 +6,11 @@ import re
 import urllib.request
 from pathlib import Path
 
+from confluent_kafka import Consumer, TopicPartition
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
 from tests.broker.running import RunningBroker, running_broker
+from tests.broker.telemetry.payloads import headers_of
 from tests.compat.apache_kafka.case import CODECS, case, succeed
 from tests.compat.apache_kafka.dump import assert_no_complaints
 from tests.compat.apache_kafka.load_cases import Listener
@@ -155,5 +159,52 @@ def newest_transactional_message_copier(broker: RunningBroker) -> None:
     for pattern, is_listed in (("cop[a-z]{3}", True), ("cop", False)):
         listed = _succeed(broker, "TransactionsCommand", "list", "--transactional-id-pattern", pattern)
         assert ("copier" in listed) is is_listed, listed
+    assert broker.stop() == 0
+    assert_no_complaints(broker.log_dir)
+
+
+@case
+def newest_client_metrics(broker: RunningBroker) -> None:
+    """Subscriptions by the tools of Kafka, and pushes of the Java clients, which know the same metrics by name."""
+    interval, metrics = "1000", "org.apache.kafka."
+    _succeed(broker, "ClientMetricsCommand", "--alter", "--name", "all", "--metrics", metrics, "--interval", interval)
+    match = "client_software_name=apache-kafka-java,client_id=.*"
+    _succeed(broker, "ClientMetricsCommand", "--alter", "--name", "java", "--match", match, "--interval", "5000")
+    assert _succeed(broker, "ClientMetricsCommand", "--list").split() == ["all", "java"]
+    described = _succeed(broker, "ClientMetricsCommand", "--describe", "--name", "all")
+    assert {f"interval.ms={interval}", f"metrics={metrics}"} <= set(described.split()), described
+    of_type = ("ConfigCommand", "--entity-type", "client-metrics")
+    described = _succeed(broker, *of_type, "--describe")
+    assert "client_software_name=apache-kafka-java" in described, described
+    _succeed(broker, *of_type, "--alter", "--entity-name", "java", "--delete-config", "match,interval.ms")
+    assert _succeed(broker, "ClientMetricsCommand", "--list").split() == ["all"]
+    producer = (f"{TOOLS}.VerifiableProducer", "--bootstrap-server", broker.address, "--topic", "pushed")
+    consumer = (f"{TOOLS}.VerifiableConsumer", "--bootstrap-server", broker.address, "--topic", "pushed")
+    reader = Consumer({"bootstrap.servers": broker.address, "group.id": "none", "enable.metrics.push": False})
+    reader.assign([TopicPartition("_highwater_client_metrics", 0, 0)])
+    wanted = {"producer": "producer.request.latency.avg", "consumer": "consumer.fetch.manager.fetch.latency.avg"}
+    named: dict[str, set[str]] = {kind: set() for kind in wanted}
+
+    def all_pushed() -> bool:
+        for message in reader.consume(100, timeout=0.5):
+            if message.error() is None:
+                headers = headers_of(message)
+                assert headers["client_software_name"] == "apache-kafka-java", headers
+                found = MetricsData.FromString(message.value())
+                kind = "producer" if "producer" in headers["client_id"] else "consumer"
+                named[kind] |= {
+                    metric.name for resource in found.resource_metrics for scope in resource.scope_metrics
+                    for metric in scope.metrics
+                }  # fmt: skip
+        return all(f"org.apache.kafka.{name}" in named[kind] for kind, name in wanted.items())
+
+    with (
+        started_tool(*producer, "--throughput", "50", jars=jars_4()),
+        started_tool(*consumer, "--group-id", "g", jars=jars_4()),
+    ):
+        wait_until(all_pushed, f"pushes of both; there are {named}")
+    reader.close()
+    _succeed(broker, "ClientMetricsCommand", "--delete", "--name", "all")
+    assert _succeed(broker, "ClientMetricsCommand", "--list").split() == []
     assert broker.stop() == 0
     assert_no_complaints(broker.log_dir)
