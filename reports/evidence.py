@@ -39,7 +39,8 @@ def evidence_blocks(evidence: Evidence | None) -> list[Block]:
 
 
 def _words(evidence: Evidence, row: EvidenceRow) -> str:
-    parts = [plural(len(row.dots), "trial")] if row.dots else []
+    trials = [dot for dot in row.dots if dot.fate != "estimate"]
+    parts = [plural(len(trials), "trial")] if trials else []
     if row.interval and evidence.span_words:
         parts.append(f"{evidence.span_words} {' to '.join(map(evidence.text, row.interval))}")
     return ", ".join(parts) or row.figure or "no trial"

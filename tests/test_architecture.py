@@ -79,6 +79,8 @@ SANS_IO = (
     "bench/gate/reasoning.py",
     "bench/host_agent/exposition.py",
     "bench/matrix/answers.py",
+    "bench/matrix/design.py",
+    "bench/matrix/effects.py",
     "bench/prove/judging.py",
     "bench/runs/agenda.py",
     "bench/runs/search.py",

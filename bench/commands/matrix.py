@@ -43,7 +43,7 @@ def matrix(
         Path | None, typer.Option(metavar="FILE", help="Another study than the shipped one of twenty settings.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="The first look alone: it finds what may differ, and confirms nothing.")
+        bool, typer.Option("--quick", help="The first look alone: what seems to differ is not measured again, alone.")
     ] = False,
     for_: Annotated[
         str | None,
@@ -56,6 +56,9 @@ def matrix(
     quiet: Quiet = False,
 ) -> None:
     """Measure which settings matter on this host: each setting under each load on each disk, with intervals.
+
+    In each trial of the first look half of all settings are on, so that each trial informs about each setting. What
+    seems to differ is then measured again, one setting at a time.
 
     The same command continues with what is not done yet. At the end the host has its old settings again and emulated
     disks are gone, however it ends; after kill -9: the same command, or highwater tune rollback and highwater bench
@@ -126,20 +129,37 @@ def _show_plan(study: Study, data_dir: Path | None, facts: Facts, *, quick: bool
     import tempfile
 
     from highwater.bench.matrix.disks import Places
-    from highwater.bench.matrix.running import expected_s
+    from highwater.bench.matrix.running import first_looks, plan_of
+    from highwater.bench.matrix.study import HOST
+    from highwater.bench.matrix.subjects import available_on
     from highwater.common.units import plural, wait_text
 
     settings, loads, disks = len(study.settings), len(study.loads), len(study.disks)
-    places = Places((data_dir or Path(tempfile.gettempdir())).absolute(), "", is_ours=True)
-    each_s = expected_s(study, places, facts)
+    path = (data_dir or Path(tempfile.gettempdir())).absolute()
     cells = settings * loads * disks
     typer.echo(
-        f"{plural(settings, 'setting')} × {plural(loads, 'load')} × {plural(disks, 'disk')} = {plural(cells, 'cell')}: "
-        f"about {wait_text(each_s * disks)} for the first look ({wait_text(each_s)} for each disk)"
+        f"{plural(settings, 'setting')} × {plural(loads, 'load')} × {plural(disks, 'disk')} = {plural(cells, 'cell')}"
     )
-    if not quick:
-        again_s = each_s / (settings * loads) * study.confirming_pairs / study.first_pairs
-        typer.echo(f"then about {wait_text(again_s)} for each cell that seems to differ, to measure it again")
+    whole_s = trials = 0
+    for disk in study.disks:
+        # Only an emulated disk has both file systems, and it is not there yet.
+        emulated = disk != HOST
+        available = available_on(study, Places(path, "", emulated, path if emulated else None), facts)
+        rounds = first_looks(study, available, disk, 0)
+        duration_s = sum(plan_of(item, study, available).duration_s for item in rounds)
+        whole_s += duration_s
+        trials += sum(len(item.rows) for item in rounds)
+        if not rounds:
+            typer.echo(f"{disk}: none of these settings can be set here")
+            continue
+        typer.echo(
+            f"{disk}: {plural(len(available.subjects), 'setting')} can be set there, each on in half of "
+            f"{plural(len(rounds[0].rows), 'trial')} under each load: about {wait_text(duration_s)}"
+        )
+    typer.echo(f"first look: about {wait_text(whole_s)}")
+    if not quick and whole_s:
+        again_s = whole_s / trials * 2 * study.confirming_pairs
+        typer.echo(f"then about {wait_text(again_s)} for each cell that seems to differ, to measure it again, alone")
 
 
 def _conclude(out: Path, matrix: Matrix) -> Mapping[Key, Answer]:
@@ -150,13 +170,13 @@ def _conclude(out: Path, matrix: Matrix) -> Mapping[Key, Answer]:
     from rich.markup import escape
 
     from highwater.bench.matrix import answers, table
-    from highwater.bench.matrix.running import answers_of
+    from highwater.bench.matrix.running import answers_with_dummies
     from highwater.bench.matrix.study import load_name, name_of
     from highwater.common.atomic_files import write_atomically
     from highwater.common.figure_table import FigureTable
 
-    found = answers_of(out, matrix)
-    write_atomically(out / CSV_FILE, table.csv_of(matrix, found))
+    found, dummies = answers_with_dummies(out, matrix)
+    write_atomically(out / CSV_FILE, table.csv_of(matrix, found, dummies))
     console = Console(highlight=False)
     header, rows = table.grid(matrix, found)
     shown = FigureTable()
@@ -166,7 +186,8 @@ def _conclude(out: Path, matrix: Matrix) -> Mapping[Key, Answer]:
         shown.add_row(*map(escape, row))
     settings, loads = matrix.questions.settings, ", ".join(map(load_name, matrix.questions.loads))
     console.print(f"\n[bold]{escape(answers.sentence(settings, found))}[/]", soft_wrap=True)
-    console.print(escape(answers.rest_sentence(settings, found)), soft_wrap=True)
+    for line in (*answers.rest_sentences(settings, found), answers.noise_sentence(dummies)):
+        console.print(escape(line), soft_wrap=True)
     shown.print_to(console)
     console.print(escape(f"on each disk: {loads}; {table.legend(found)}"), style="dim", soft_wrap=True)
     for key in table.ordered(matrix, found):

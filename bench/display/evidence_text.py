@@ -18,6 +18,7 @@ _MARKS: Final = {
     "lost": "✕",
     "failed": "✕",
     "base": "∙",
+    "estimate": "●",
     "centre": "┃",
     "interval": "├┤",
     "overlap": "░",

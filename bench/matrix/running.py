@@ -1,4 +1,4 @@
-"""Carries a matrix out, a run for every few settings on one disk; what is done stays done."""
+"""Carries a matrix out: on each disk first looks, then second ones; what is done stays done."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from highwater.bench.gate.run import Execute
-from highwater.bench.matrix.answers import Answer, Key, Look, answers
+from highwater.bench.matrix.answers import Answer, Key, Look, answers, confirming_look
+from highwater.bench.matrix.design import is_dummy
 from highwater.bench.matrix.disks import Places
+from highwater.bench.matrix.screening import screened, screening_plan, screening_round
 from highwater.bench.matrix.stored import (
     Matrix,
     Stage,
@@ -27,11 +29,11 @@ from highwater.bench.matrix.stored import (
     read_matrix,
     write_matrix,
 )
-from highwater.bench.matrix.study import Study, name_of
+from highwater.bench.matrix.study import Study
+from highwater.bench.matrix.subjects import Available, available_on
 from highwater.bench.prove.judging import compare_cells, faults_of
 from highwater.bench.prove.loads import load_file
-from highwater.bench.prove.proving import Round, Sides, make_round
-from highwater.bench.prove.subjects import Change, Subject, knob_ids, subject_named
+from highwater.bench.prove.proving import Round, make_round
 from highwater.bench.trials.plan import Plan
 from highwater.bench.trials.trial import now_utc
 from highwater.bench.workload.specification import VARIANT
@@ -40,18 +42,11 @@ from highwater.common.units import plural, wait_text
 from highwater.results.models import Manifest
 from highwater.results.reader import RunResult
 from highwater.results.writer import ResultWriter
-from highwater.tuning.catalogue import find_knob
-from highwater.tuning.errors import TuningError
 from highwater.tuning.facts import Facts
-from highwater.tuning.workload import parse_workload
 
 Ended = Literal["done", "time over", "interrupted"]
 # More share one unchanged side, and its one bad trial would count against all of them; less take more time.
 SETTINGS_OF_A_ROUND: Final = 5
-_FILE_SYSTEM: Final = "filesystem.type"
-_OTHER_TARGET: Final = "other-file-system"
-# What a trial may do to a disk that is made for it, and to no other.
-_RISKS_OF_A_DISK: Final = ("mount.", "disk.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,50 +59,26 @@ class Here:
     now_s: Callable[[], float] = time.monotonic
 
 
-def subjects_on(study: Study, places: Places, facts: Facts) -> tuple[dict[str, Subject], dict[str, str]]:
-    """Setting to subject on this disk, and the settings that cannot be set there with the reason.
-
-    Raises UsageError for a knob that does not exist.
-    """
-    inputs = parse_workload({"data_dirs": [str(places.log)]})
-    subjects: dict[str, Subject] = {}
-    cannot: dict[str, str] = {}
-    for setting in study.settings:
-        try:
-            knobs = [find_knob(knob) for knob in knob_ids(setting)]
-        except TuningError as error:
-            raise UsageError(str(error)) from None
-        accepted = [k.id for k in knobs if places.is_ours and k.id.startswith(_RISKS_OF_A_DISK)]
-        try:
-            if name_of(setting) == _FILE_SYSTEM:
-                subjects[setting] = _file_system(setting, places)
-            else:
-                subjects[setting] = subject_named(setting, facts, inputs, accepted)
-        except UsageError as error:
-            cannot[setting] = str(error).rpartition(" cannot be proved: ")[2].partition("; the trials would")[0]
-    return subjects, cannot
+def plan_of(item: StoredRound, study: Study, available: Available) -> Plan:
+    """The run of a round."""
+    if item.stage == "first":
+        return screening_plan(item, available.subjects, available.targets)
+    return _confirming(item, study, available).plan
 
 
-def _file_system(setting: str, places: Places) -> Subject:
-    off, _, on = setting.partition("=")[2].partition(":")
-    if places.other is None:
-        raise UsageError("a new file system takes a disk of its own; emulated disks show it")
-    return Subject((Change(find_knob(_FILE_SYSTEM), None, on, off, on),), target=_OTHER_TARGET)
+def _confirming(item: StoredRound, study: Study, available: Available) -> Round:
+    chosen = [available.subjects[each.setting] for each in item.settings]
+    return make_round(load_file(item.load), chosen, available.targets, study.confirming_pairs, item.seed)
 
 
-def planned(item: StoredRound, study: Study, subjects: Mapping[str, Subject], places: Places) -> Round:
-    """The run of a round on a disk."""
-    pairs = study.first_pairs if item.stage == "first" else study.confirming_pairs
-    others = {} if places.other is None else {_OTHER_TARGET: places.other}
-    chosen = [subjects[each.setting] for each in item.settings]
-    return make_round(load_file(item.load), chosen, places.log, pairs, item.seed, others)
-
-
-def expected_s(study: Study, places: Places, facts: Facts) -> int:
-    """The time of the first looks on one disk, if what can be set on `places` can be set there."""
-    subjects, _ = subjects_on(study, places, facts)
-    rounds = _first_looks(study, places, subjects, "any", 0)
-    return sum(planned(item, study, subjects, places).plan.duration_s for item in rounds)
+def first_looks(study: Study, available: Available, disk: str, seed: int) -> list[StoredRound]:
+    """One run for each load."""
+    if not available.subjects:
+        return []
+    return [
+        screening_round(disk, load, available.subjects, seed + number, available.exclusive)
+        for number, load in enumerate(study.loads)
+    ]
 
 
 def begun_matrix(out: Path, study: Study, data_dir: Path, facts: Facts, *, quick: bool, seed: int | None) -> Matrix:
@@ -148,20 +119,20 @@ def run_matrix(out: Path, matrix: Matrix, here: Here, for_s: float | None = None
         if disk in matrix.disks and matrix.disks[disk].complete:
             continue
         with here.open_disk(disk) as places:
-            subjects, cannot = subjects_on(study, places, here.facts())
+            available = available_on(study, places, here.facts())
             if disk not in matrix.disks:
-                stored = StoredDisk(storage=places.text, cannot=cannot)
-                rounds = _first_looks(study, places, subjects, disk, matrix.seed + len(matrix.rounds))
+                stored = StoredDisk(storage=places.text, cannot=available.cannot)
+                rounds = first_looks(study, available, disk, matrix.seed + len(matrix.rounds))
                 matrix = _kept(out, matrix, [*matrix.rounds, *rounds], {disk: stored})
-            for load, stage in itertools.product(study.loads, stages):
+            for stage, load in itertools.product(stages, study.loads):
                 place = (disk, load, stage)
                 if stage == "confirming" and not any(place == item.place for item in matrix.rounds):
-                    more = _second_looks(out, matrix, disk, load, subjects, places)
+                    more = _second_looks(out, matrix, disk, load, available)
                     matrix = _kept(out, matrix, [*matrix.rounds, *more])
                 for item in matrix.rounds:
                     if item.place != place or finished(out, item) is not None:
                         continue
-                    plan = planned(item, study, subjects, places).plan
+                    plan = plan_of(item, study, available)
                     if here.now_s() + plan.duration_s > deadline_s:
                         if not began:
                             needed = wait_text(plan.duration_s)
@@ -176,26 +147,42 @@ def run_matrix(out: Path, matrix: Matrix, here: Here, for_s: float | None = None
 
 
 def looks(out: Path, matrix: Matrix, stage: Stage) -> dict[Key, Look]:
-    """The looks of all complete rounds. Raises ResultDirectoryError when a file of them is damaged."""
-    found = {}
+    """The looks of all complete rounds. Raises ResultDirectoryError when a file of them is damaged.
+
+    First looks are also at the dummies of their designs.
+    """
+    found: dict[Key, Look] = {}
     figures = matrix.questions.loads
     for item in matrix.rounds:
         result = finished(out, item) if item.stage == stage else None
         if result is None:
             continue
-        for setting in item.settings:
-            key = Key(setting.setting, item.load, item.disk)
-            found[key] = _look(result, setting, figures[item.load])
+        if stage == "first":
+            found |= screened(result, item, figures[item.load])
+        else:
+            for each in item.settings:
+                found[Key(each.setting, item.load, item.disk)] = _look(result, each, figures[item.load])
     return found
 
 
 def answers_of(out: Path, matrix: Matrix) -> dict[Key, Answer]:
     """The answer of every cell, from the result directories."""
+    return _answers(matrix, looks(out, matrix, "first"), looks(out, matrix, "confirming"))
+
+
+def answers_with_dummies(out: Path, matrix: Matrix) -> tuple[dict[Key, Answer], dict[Key, Look]]:
+    """The answer of every cell, and what the dummies of the designs seem to do, which is noise."""
+    first = looks(out, matrix, "first")
+    dummies = {key: look for key, look in first.items() if is_dummy(key.setting)}
+    return _answers(matrix, first, looks(out, matrix, "confirming")), dummies
+
+
+def _answers(matrix: Matrix, first: Mapping[Key, Look], second: Mapping[Key, Look]) -> dict[Key, Answer]:
     study = matrix.questions
     keys = [Key(setting, load, disk) for setting in study.settings for disk in study.disks for load in study.loads]
     reasons = {name: disk.cannot for name, disk in matrix.disks.items()}
     cannot = {key: reasons[key.disk][key.setting] for key in keys if key.setting in reasons.get(key.disk, {})}
-    return answers(keys, looks(out, matrix, "first"), looks(out, matrix, "confirming"), cannot)
+    return answers(keys, first, second, cannot, study.loads)
 
 
 def _look(result: RunResult, setting: StoredSetting, figures: Sequence[str]) -> Look:
@@ -205,8 +192,10 @@ def _look(result: RunResult, setting: StoredSetting, figures: Sequence[str]) -> 
     compared = compare_cells(summaries, *cells, figures, result.manifest.seed)
     off, on = (faults_of(summaries, result.manifest.trials, cell) for cell in cells)
     if off or not on:
-        return Look(compared)
-    return Look(compared, f"the broker failed in {plural(len(on), 'trial')} with it, and in none without: {on[0]}")
+        return confirming_look(compared)
+    return confirming_look(
+        compared, f"the broker failed in {plural(len(on), 'trial')} with it, and in none without: {on[0]}"
+    )
 
 
 def _kept(
@@ -217,45 +206,33 @@ def _kept(
     return changed
 
 
-def _first_looks(
-    study: Study, places: Places, subjects: Mapping[str, Subject], disk: str, seed: int
-) -> list[StoredRound]:
-    rounds: list[StoredRound] = []
-    for load in study.loads:
-        empty = StoredRound(disk=disk, load=load, stage="first", number=0, seed=seed + len(rounds), settings=[])
-        rounds += _divided(empty, list(subjects), study, subjects, places)
-    return rounds
-
-
-def _second_looks(
-    out: Path, matrix: Matrix, disk: str, load: str, subjects: Mapping[str, Subject], places: Places
-) -> list[StoredRound]:
+def _second_looks(out: Path, matrix: Matrix, disk: str, load: str, available: Available) -> list[StoredRound]:
+    """Runs of a few settings each that seem to differ, as equal in size as possible."""
     found = looks(out, matrix, "first")
-    doubtful = [key.setting for key, look in found.items() if key[1:] == (load, disk) and look.seems_to_differ]
-    seed = matrix.seed + len(matrix.rounds)
-    empty = StoredRound(disk=disk, load=load, stage="confirming", number=0, seed=seed, settings=[])
-    return _divided(empty, doubtful, matrix.questions, subjects, places)
-
-
-def _divided(
-    empty: StoredRound, settings: Sequence[str], study: Study, subjects: Mapping[str, Subject], places: Places
-) -> list[StoredRound]:
-    """Rounds like `empty` of a few settings each, as equal in size as possible."""
-    count = -(-len(settings) // SETTINGS_OF_A_ROUND)
+    doubtful = [
+        setting
+        for setting in available.subjects
+        if (look := found.get(Key(setting, load, disk))) and look.seems_to_differ
+    ]
+    count = -(-len(doubtful) // SETTINGS_OF_A_ROUND)
     rounds = []
     for number in range(count):
-        chosen = [StoredSetting(setting=s, off_text="", on_text="", off="", on="") for s in settings[number::count]]
-        item = empty.model_copy(update={"number": number + 1, "seed": empty.seed + number, "settings": chosen})
-        sides = planned(item, study, subjects, places).sides
-        stored = [_stored(each.setting, side) for each, side in zip(chosen, sides, strict=True)]
+        chosen = {setting: available.subjects[setting] for setting in doubtful[number::count]}
+        item = StoredRound(
+            disk=disk,
+            load=load,
+            stage="confirming",
+            number=number + 1,
+            seed=matrix.seed + len(matrix.rounds) + number,
+            settings=[StoredSetting.of(setting, subject) for setting, subject in chosen.items()],
+        )
+        sides = _confirming(item, matrix.questions, available).sides
+        stored = [
+            StoredSetting.of(setting, side.subject, side.off, side.on)
+            for setting, side in zip(chosen, sides, strict=True)
+        ]
         rounds.append(item.model_copy(update={"settings": stored}))
     return rounds
-
-
-def _stored(setting: str, sides: Sides) -> StoredSetting:
-    changes = sides.subject.changes
-    off_text, on_text = (", ".join(texts) for texts in ((c.off_text for c in changes), (c.on_text for c in changes)))
-    return StoredSetting(setting=setting, off_text=off_text, on_text=on_text, off=sides.off, on=sides.on)
 
 
 def _run(directory: Path, plan: Plan, execute: Execute) -> Manifest:

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from highwater.bench.matrix.study import Study
+from highwater.bench.prove.subjects import Subject
 from highwater.common.atomic_files import write_atomically
 from highwater.common.errors import UsageError
 from highwater.results.base import Model
@@ -19,17 +20,28 @@ Stage = Literal["first", "confirming"]
 
 
 class StoredSetting(Model):
-    """A setting of a round with its values; `off` and `on` are variants of the run."""
+    """A setting of a round with its values. `off` and `on` are variants of a confirming run, and empty in a first."""
 
     setting: str
     off_text: str
     on_text: str
-    off: str
-    on: str
+    off: str = ""
+    on: str = ""
+
+    @classmethod
+    def of(cls, setting: str, subject: Subject, off: str = "", on: str = "") -> StoredSetting:
+        changes = subject.changes
+        return cls(
+            setting=setting,
+            off_text=", ".join(change.off_text for change in changes),
+            on_text=", ".join(change.on_text for change in changes),
+            off=off,
+            on=on,
+        )
 
 
 class StoredRound(Model):
-    """One run: a few settings under one load, on one disk."""
+    """One run under one load, on one disk: the first look at all settings, or a confirming one at a few."""
 
     disk: str
     load: str
@@ -37,6 +49,9 @@ class StoredRound(Model):
     number: int
     seed: int
     settings: list[StoredSetting]
+    rows: dict[str, list[str]] = Field(
+        default={}, description="of a first look: variant of the run to the settings and dummies that are on in it"
+    )
 
     @property
     def place(self) -> tuple[str, str, Stage]:
@@ -54,9 +69,9 @@ class StoredDisk(Model):
 
 
 class Matrix(Model):
-    schema_: Literal["bench.matrix-results/1"] = Field(default="bench.matrix-results/1", alias="schema")
+    schema_: Literal["bench.matrix-results/2"] = Field(default="bench.matrix-results/2", alias="schema")
     study: dict[str, Any]
-    quick: bool = Field(description="no cell is measured a second time, so nothing is called better or worse")
+    quick: bool = Field(description="first looks alone: nothing is measured a second time")
     host: str
     data_dir: str
     seed: int

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, model_validator
 
+from highwater.bench.matrix.design import MOST_SETTINGS
 from highwater.bench.prove.judging import DECIDING
 from highwater.bench.prove.loads import LOADS
 from highwater.bench.prove.subjects import knob_ids
@@ -46,11 +47,12 @@ class Volume(Part):
 
 class Study(Part):
     schema_: Literal["bench.matrix/1"] = Field(alias="schema")
-    settings: list[str] = Field(min_length=1, description="as `highwater tune prove` takes them, each knob once")
+    settings: list[str] = Field(
+        min_length=1, max_length=MOST_SETTINGS, description="as `highwater tune prove` takes them, each knob once"
+    )
     loads: dict[str, list[str]] = Field(min_length=1, description="shipped load to the figures that decide under it")
     disks: dict[str, Volume | None] = Field(min_length=1, description="name to limits; `host` is the disk itself")
-    first_pairs: int = Field(default=LEAST_FOR_INTERVAL, ge=LEAST_FOR_INTERVAL, le=30)
-    confirming_pairs: int = Field(default=12, ge=LEAST_FOR_INTERVAL, le=30)
+    confirming_pairs: int = Field(default=20, ge=LEAST_FOR_INTERVAL, le=30)
 
     @model_validator(mode="after")
     def _consistent(self) -> Study:

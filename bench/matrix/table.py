@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from highwater.bench.matrix.answers import Answer, Key, State, setting_order
+from highwater.bench.matrix.answers import Answer, Effect, Key, Look, State, setting_order
 from highwater.bench.matrix.stored import Matrix
 from highwater.bench.matrix.study import load_name, name_of
 from highwater.common.csv_text import csv_text
@@ -30,9 +30,10 @@ MEANINGS: Final[dict[State, str]] = {
 }
 COLUMNS: Final = (
     *("setting", "off", "on", "load", "disk", "answer", "figure", "ratio", "low", "high"),
-    *("no_difference_above", "pairs", "measured_again", "text"),
+    *("no_difference_above", "trials", "measured_again", "text"),
 )
-"""Ratios are on ÷ off. `no_difference_above` is a ratio too: 0.05 is 5 %."""
+"""Ratios are on ÷ off. `no_difference_above` is a ratio too: 0.05 is 5 %. The answer `dummy` is of a column of a first
+look that no setting has: its ratio is noise."""
 
 
 def values_of(matrix: Matrix) -> dict[Key, tuple[str, str]]:
@@ -51,9 +52,11 @@ def ordered(matrix: Matrix, found: Mapping[Key, Answer]) -> list[Key]:
     return [Key(setting, load, disk) for setting in order for disk in study.disks for load in study.loads]
 
 
-def csv_of(matrix: Matrix, found: Mapping[Key, Answer]) -> str:
+def csv_of(matrix: Matrix, found: Mapping[Key, Answer], dummies: Mapping[Key, Look]) -> str:
     values = values_of(matrix)
-    return csv_text(COLUMNS, [_row(found[key], values.get(key, ("", ""))) for key in ordered(matrix, found)])
+    rows = [_row(found[key], values.get(key, ("", ""))) for key in ordered(matrix, found)]
+    rows += [_dummy_row(key, look.trials, effect) for key, look in dummies.items() for effect in look.effects]
+    return csv_text(COLUMNS, rows)
 
 
 def grid(matrix: Matrix, found: Mapping[Key, Answer]) -> tuple[list[str], list[list[str]]]:
@@ -74,7 +77,7 @@ def legend(found: Mapping[Key, Answer]) -> str:
 
 def _row(answer: Answer, values: tuple[str, str]) -> dict[str, object]:
     item = answer.item
-    low, high = item.ci95 if item is not None and item.ci95 is not None else ("", "")
+    low, high = item.interval if item is not None else ("", "")
     return {
         "setting": name_of(answer.key.setting),
         "off": values[0],
@@ -83,11 +86,28 @@ def _row(answer: Answer, values: tuple[str, str]) -> dict[str, object]:
         "disk": answer.key.disk,
         "answer": answer.state,
         "figure": item.metric if item is not None else "",
-        "ratio": item.ratio if item is not None and item.ratio is not None else "",
+        "ratio": item.ratio if item is not None else "",
         "low": low,
         "high": high,
         "no_difference_above": answer.unseen_ratio if answer.unseen_ratio is not None else "",
-        "pairs": answer.pairs,
+        "trials": answer.trials,
         "measured_again": "yes" if answer.confirmed else "no",
         "text": answer.text,
+    }
+
+
+def _dummy_row(key: Key, trials: str, effect: Effect) -> dict[str, object]:
+    low, high = effect.interval
+    return dict.fromkeys(COLUMNS, "") | {
+        "setting": key.setting,
+        "load": load_name(key.load),
+        "disk": key.disk,
+        "answer": "dummy",
+        "figure": effect.metric,
+        "ratio": effect.ratio,
+        "low": low,
+        "high": high,
+        "trials": trials,
+        "measured_again": "no",
+        "text": effect.text,
     }

@@ -7,7 +7,7 @@ directory of a run, and from nothing else.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +33,10 @@ PROVED_STORAGE: Final = "proved"
 MOST_PAIRS: Final = 30
 # Keys of `trials` that a proof sets itself: its sides are settings of the host, so trials run one at a time.
 _OURS: Final = ("stop_when", "at_once")
+Targets = Mapping[str, Path]
+"""Storage target to directory; `PROVED_STORAGE` is where trials are unless a subject says otherwise."""
+Variants = dict[str, dict[str, Any]]
+"""Name of a cell to what it lays over the workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +71,13 @@ def make_rounds(
     seed: int | None = None,
 ) -> list[Round]:
     """All runs of a proof. minutes: as many pairs as fit; raises UsageError when these are too few."""
+    targets = None if data_dir is None else {PROVED_STORAGE: data_dir}
     by_load: dict[Path, list[Subject]] = {}
     for subject in subjects:
         by_load.setdefault(workload_file or load_file(load_for(subject)), []).append(subject)
     if minutes is not None:
-        pairs = _pairs_within(minutes, [make_round(path, found, data_dir, 1, seed) for path, found in by_load.items()])
-    return [make_round(path, found, data_dir, pairs, seed) for path, found in by_load.items()]
+        pairs = _pairs_within(minutes, [make_round(path, found, targets, 1, seed) for path, found in by_load.items()])
+    return [make_round(path, found, targets, pairs, seed) for path, found in by_load.items()]
 
 
 def duration_s(rounds: Iterable[Round]) -> int:
@@ -115,47 +120,54 @@ def until(deadline_s: float, now: Callable[[], float] = time.monotonic) -> Finis
     return finished
 
 
-def make_round(
-    path: Path,
-    subjects: Sequence[Subject],
-    data_dir: Path | None,
-    pairs: int,
-    seed: int | None,
-    other_targets: Mapping[str, Path] | None = None,
-) -> Round:
-    """The run of a workload file. other_targets: those that subjects name. Raises UsageError."""
+def make_round(path: Path, subjects: Sequence[Subject], targets: Targets | None, pairs: int, seed: int | None) -> Round:
+    """The run of a workload file in which each subject is off and on. Raises UsageError."""
+    variants: Variants = {AS_IT_IS: {}}
+    sides = []
+    for subject in subjects:
+        off = _variant(variants, subject.off_text, overlay_of([subject], on=()))
+        on = _variant(variants, subject.on_text, overlay_of([subject], on=[subject]))
+        sides.append(Sides(subject, off, on))
+    if not any(AS_IT_IS in (item.off, item.on) for item in sides):
+        del variants[AS_IT_IS]
+    plan = plan_of_variants(path, variants, targets, pairs, seed)
+    return Round(plan.specification.workload.name, tuple(sides), plan)
+
+
+def overlay_of(subjects: Iterable[Subject], on: Container[Subject]) -> dict[str, Any]:
+    """The variant in which those subjects are on, and the others off."""
+    settings: dict[str, str] = {}
+    target = ""
+    for subject in subjects:
+        if subject in on and subject.target:
+            target = subject.target
+        else:
+            settings |= subject.on if subject in on else subject.off
+    host = {"host": {"settings": settings}} if settings else {}
+    return host | ({"storage": {"target": target}} if target else {})
+
+
+def plan_of_variants(
+    path: Path, variants: Variants, targets: Targets | None, blocks: int, seed: int | None, *, a_a: bool = True
+) -> Plan:
+    """The run of a workload file with one cell for each variant. Raises UsageError."""
     document = read_with_includes(path)
     if document.data.get("variants") or document.data.get("matrix"):
         raise UsageError(
             f"{path}: has cells of its own (variants, matrix); a proof's cells are its settings, off and on"
         )
-    variants: dict[str, Any] = {AS_IT_IS: {}}
-    sides = []
-    for subject in subjects:
-        off = _variant(variants, subject.off_text, _overlay(subject.off))
-        on_target = {"storage": {"target": subject.target}} if subject.target else _overlay(subject.on)
-        on = _variant(variants, subject.on_text, on_target)
-        sides.append(Sides(subject, off, on))
-    if not any(AS_IT_IS in (item.off, item.on) for item in sides):
-        del variants[AS_IT_IS]
-    document.data["variants"] = variants
+    document.data["variants"] = dict(variants)
     trials = document.data.get("trials") or {}
     kept = {key: value for key, value in trials.items() if key not in _OURS} if isinstance(trials, dict) else {}
-    document.data["trials"] = kept | {"n": pairs, "a_a": True}
-    if data_dir is not None:
+    document.data["trials"] = kept | {"n": blocks, "a_a": a_a}
+    if targets is not None:
         storage = document.data.setdefault("storage", {})
-        targets = {PROVED_STORAGE: data_dir, **(other_targets or {})}
         storage["targets"] = {name: {"path": str(place)} for name, place in targets.items()}
         storage["target"] = PROVED_STORAGE
-    specification: Specification = specify(document, path)
-    return Round(specification.workload.name, tuple(sides), make_plan(specification, seed))
+    return make_plan(specify(document, path), seed)
 
 
-def _overlay(settings: dict[str, str]) -> dict[str, Any]:
-    return {"host": {"settings": settings}} if settings else {}
-
-
-def _variant(variants: dict[str, Any], name: str, overlay: dict[str, Any]) -> str:
+def _variant(variants: Variants, name: str, overlay: dict[str, Any]) -> str:
     """The variant with this overlay, made when there is none yet."""
     if not overlay:
         return AS_IT_IS

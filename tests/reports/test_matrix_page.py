@@ -25,50 +25,68 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_the_answer_comes_first_then_the_grid_then_every_cell(measured: Path) -> None:
+def test_the_answer_comes_first_then_dots_for_each_load_then_every_cell(measured: Path) -> None:
     text = page.render(matrix_document(measured))
     places = [
         text.index(part)
         for part in (
             "On this host 1 of 5 settings matters: 1 harms (vm.swappiness).",
-            "The others: ",
-            "Each setting under each load, on each disk",
+            "What matters or may matter: the largest change of each setting",
+            "No difference: vm.dirty_expire_centisecs up to ",
+            "Noise alone: of 32 effects of settings that do not exist (dummies)",
+            "No difference was seen",
+            "ext4 on hdd",
+            "All at once",
             "Every cell",
             "How it was measured",
-            "ext4 on hdd",
         )
     ]
     assert places == sorted(places)
 
 
-def test_the_grid_has_marks_and_words_and_not_colour_alone(measured: Path) -> None:
+def test_every_setting_is_a_dot_with_its_interval_and_words_under_each_load(measured: Path) -> None:
     text = page.render(matrix_document(measured))
-    drawings = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
-    assert len(drawings) == 2, "one for each disk"
-    for drawing in drawings:
-        labels = re.findall(r'<text class="end faint"[^>]*>([^<]+)<', drawing)
-        assert (labels[0], labels[-1]) == ("vm.swappiness", "cpu.governor"), "in the order of effect"
-        assert len(re.findall(r'class="answer worse"', drawing)) == 2
-        assert re.search(r'class="mid said worse"[^>]*>✕ \+5\d %<', drawing)
-        assert re.search(r'class="mid said none"[^>]*>= &lt;\d+ %<', drawing)
-        assert re.search(r'class="mid said cannot"[^>]*>–<', drawing)
-        assert re.search(r"<title>vm\.swappiness, cpu on \w+: worse: produce\.p99 \+", drawing)
+    strips = re.findall(r'<div class="strips">.*?</div>', text, re.DOTALL)
+    assert len(strips) == 1 + 2 * 2, "what matters, then two loads on two disks"
+    on_host = next(part for part in strips if "cpu: change of the figure beside it" in part)
+    rows = re.findall(r'<li class="(\w+)"><span class="cell">(.*?)</span><span class="said">(.*?)</span>', on_host)
+    assert [look for look, _, _ in rows] == ["bad", "plain", *["plain"] * 9]
+    assert "vm.<wbr>swappiness" in rows[0][1]
+    assert re.fullmatch(r"<b>\+5\d(\.\d+)? %</b> worse: produce\.p99, measured alone", rows[0][2]), rows[0]
+    assert "no difference above " in rows[1][2]
+    assert "nothing 1" in rows[2][1]
+    assert on_host.count('class="span"') >= len(rows), "an interval each"
+    assert "estimated change" in on_host
 
 
-def test_what_is_undecided_looks_undecided(tmp_path: Path) -> None:
+def test_what_showed_no_difference_is_listed_with_the_size_that_would_have_been_seen(measured: Path) -> None:
+    text = markdown.render(matrix_document(measured))
+    assert re.search(
+        r"cpu on hdd:\*\* produce\.p99 changed by \d(\.\d+)? % at most with any of .*filesystem\.type", text
+    )
+    assert re.search(
+        r"cpu on host:\*\* produce\.p99 .* with any of vm\.dirty\\_expire\\_centisecs$", text, re.MULTILINE
+    )
+
+
+def test_a_first_look_says_that_it_is_one(tmp_path: Path) -> None:
     out, host = tmp_path / "out", tmp_path / "host"
     run_matrix(out, begun(out, host, quick=True), here(host, Runner(slow="vm.swappiness")))
     text = page.render(matrix_document(out))
-    assert re.search(r'class="mid said undecided"[^>]*>\?<', text)
-    assert "This was a first look alone: what may differ was not measured again." in text
-    assert "? undecided" in text
-    assert 'class="mid said worse"' not in text
+    assert "This was a first look alone: what may differ was not measured again, alone." in text
+    assert "; first look" in text
+
+
+def test_the_table_has_marks_and_words_and_not_colour_alone(measured: Path) -> None:
+    text = markdown.render(matrix_document(measured))
+    assert re.search(r"\| vm\.swappiness \| ✕ \+5\d % \| ✕ \+5\d % \| ✕", text)
+    assert "| cpu.governor | – | – | – | – |" in text
+    assert re.search(r"\| = \\<\d+ % \|", text)
 
 
 def test_markdown_has_the_same(measured: Path) -> None:
     text = markdown.render(matrix_document(measured))
     assert "On this host 1 of 5 settings matters: 1 harms (vm.swappiness)." in text
-    assert re.search(r"\| vm\.swappiness \| ✕ \+5\d % \|", text)
     assert "cannot be set here: durability" in text
 
 

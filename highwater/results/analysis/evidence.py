@@ -9,8 +9,11 @@ from typing import Final, Literal
 
 from highwater.common.units import change_text, ratio_text, significant
 
-Fate = Literal["usable", "disturbed", "invalid", "lost", "failed", "base"]
-"""What a trial is worth; `failed`: its rate was not sustained; `base`: it is of the side that is compared with."""
+Fate = Literal["usable", "disturbed", "invalid", "lost", "failed", "base", "estimate"]
+"""What a trial is worth; `failed`: its rate was not sustained; `base`: it is of the side that is compared with.
+
+`estimate`: the dot is no trial, and says what many trials say together.
+"""
 RowState = Literal["best", "open", "plain", "bad"]
 
 # Beyond this ratio of the largest to the smallest value, an axis is logarithmic.
@@ -22,6 +25,7 @@ _WORDS: Final[Mapping[Fate, str]] = {
     "invalid": "invalid trial, not counted",
     "lost": "trial that lost or damaged records",
     "failed": "trial whose rate was not sustained",
+    "estimate": "estimated change",
 }
 
 

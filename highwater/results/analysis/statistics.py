@@ -217,16 +217,16 @@ def coefficient_of_variation(values: Sequence[float]) -> float | None:
 def student_t_quantile(probability: float, degrees: int) -> float:
     """The quantile (probability above 0.5) of Student's t, by bisection of its distribution function."""
     low, high = 0.0, 1.0
-    while _student_t_cdf(high, degrees) < probability:
+    while student_t_cdf(high, degrees) < probability:
         high *= 2
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if _student_t_cdf(middle, degrees) < probability else (low, middle)
+        low, high = (middle, high) if student_t_cdf(middle, degrees) < probability else (low, middle)
     return (low + high) / 2
 
 
-def _student_t_cdf(t: float, degrees: int) -> float:
-    """Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4: finite series in the angle."""
+def student_t_cdf(t: float, degrees: int) -> float:
+    """Finite series in the angle: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4."""
     theta = math.atan(t / math.sqrt(degrees))
     cos_squared = math.cos(theta) ** 2
     odd = degrees % 2

@@ -27,7 +27,6 @@ STUDY = Study.model_validate(
         ],
         "loads": {"prove-cpu": ["produce.p99"], "prove-writes": ["produce.p99"]},
         "disks": {"host": None, "hdd": {"bandwidth": "120MiB/s", "iops": 120}},
-        "first_pairs": 5,
         "confirming_pairs": 8,
     }
 )

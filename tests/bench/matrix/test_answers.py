@@ -10,18 +10,20 @@ import pytest
 
 from highwater.bench.matrix.answers import (
     Answer,
+    Effect,
     Key,
     Look,
     answers,
-    rest_sentence,
+    confirming_look,
+    rest_sentences,
     sentence,
     setting_order,
-    unseen_ratio,
 )
 from highwater.bench.prove.judging import compare_cells
 from tests.bench.summaries import summary
 
 P99, THROUGHPUT = "produce.p99", "produce.achieved_per_s"
+FIGURES = {"prove-writes": [P99]}
 
 
 def look(
@@ -43,7 +45,15 @@ def look(
             found = summary(block, {"v": side}, p99_ns=p99_ns, achieved_per_s=achieved, role=role)  # type: ignore[arg-type]
             summaries.append(found)
     figures = [P99] if throughput == 1.0 else [P99, THROUGHPUT]
-    return Look(compare_cells(summaries, "v=off", "v=on", figures, seed), fault)
+    return confirming_look(compare_cells(summaries, "v=off", "v=on", figures, seed), fault)
+
+
+def screened_look(ratio: float, p_value: float) -> Look:
+    interval = (ratio * 0.95, ratio * 1.05)
+    effect = Effect(
+        P99, "lower", ratio, interval, delta_ratio=0.05, floor_ratio=0.05, detectable_ratio=0.1, p_value=p_value
+    )
+    return Look((effect,), "40 trials")
 
 
 def key(number: int | str) -> Key:
@@ -51,15 +61,14 @@ def key(number: int | str) -> Key:
 
 
 def decided(first: Mapping[Key, Look], second: Mapping[Key, Look] | None = None) -> dict[Key, Answer]:
-    return answers(first, first, second or {}, {})
+    return answers(first, first, second or {}, {}, FIGURES)
 
 
 def test_a_difference_is_named_by_its_second_look_with_its_interval() -> None:
     found = decided({key(1): look(0.8)}, {key(1): look(0.9, 12, seed=2)})[key(1)]
-    assert (found.state, found.pairs, found.confirmed) == ("better", 12, True)
+    assert (found.state, found.trials, found.confirmed) == ("better", "12 pairs", True)
     assert found.item is not None
-    assert found.item.ci95 is not None
-    assert found.item.ci95[0] < 0.9 < found.item.ci95[1], "the first look exaggerated, and does not count"
+    assert found.item.interval[0] < 0.9 < found.item.interval[1], "the first look exaggerated, and does not count"
     assert found.text.startswith("better: produce.p99 −")
     assert decided({key(1): look(1.3)}, {key(1): look(1.3, 12)})[key(1)].state == "worse"
 
@@ -76,13 +85,24 @@ def test_a_second_look_that_shows_nothing_takes_the_first_one_back() -> None:
     assert (found.state, found.confirmed) == ("none", True)
 
 
+def test_a_first_look_that_no_chance_explains_is_an_answer_until_there_is_a_second() -> None:
+    surely, perhaps = screened_look(0.8, p_value=1e-9), screened_look(0.8, p_value=0.03)
+    found = decided({key(1): surely, key(2): perhaps})
+    assert (found[key(1)].state, found[key(1)].confirmed) == ("better", False)
+    assert found[key(1)].text == "better: produce.p99 −20 % (−24 to −16 %); first look"
+    assert found[key(2)].state == "undecided"
+    assert decided({key(1): surely}, {key(1): look(1.0, 12)})[key(1)].state == "none", "the second decides alone"
+    many = {key(number): screened_look(0.8, p_value=0.002) for number in range(20)}
+    assert {answer.state for answer in decided(many).values()} == {"undecided"}, "20 times as much chance"
+    missing = answers([*many, key(20)], {key(20): screened_look(0.8, p_value=0.002)}, {}, {}, FIGURES)
+    assert missing[key(20)].state == "undecided", "those still to come count as well"
+
+
 def test_no_difference_has_a_size_that_its_interval_does_not_exceed() -> None:
     found = decided({key(1): look(1.0, noise=0.02)})[key(1)]
     assert found.state == "none"
     assert found.item is not None
-    assert found.item.ci95 is not None
-    low, high = found.item.ci95
-    assert found.unseen_ratio == unseen_ratio(found.item)
+    low, high = found.item.interval
     assert found.unseen_ratio is not None
     assert 1 / (1 + found.unseen_ratio) <= low <= high <= 1 + found.unseen_ratio
     assert found.text.startswith("no difference larger than: produce.p99 ")
@@ -100,7 +120,8 @@ def test_too_few_pairs_are_undecided() -> None:
 
 def test_one_figure_better_and_one_worse_is_a_trade() -> None:
     first, second = look(0.7, throughput=0.8), look(0.7, 12, throughput=0.8)
-    found = decided({key(1): first}, {key(1): second})[key(1)]
+    both = {"prove-writes": [P99, THROUGHPUT]}
+    found = answers([key(1)], {key(1): first}, {key(1): second}, {}, both)[key(1)]
     assert found.state == "trade"
     assert found.text.startswith("better: produce.p99 −")
     assert "; worse: produce.achieved_per_s −" in found.text
@@ -146,20 +167,20 @@ def test_the_sentence_names_what_matters_most_first() -> None:
     first = {key("small"): look(0.9), key("large"): look(1.5), key("nothing"): look(1.0)}
     second = {key("small"): look(0.9, 12), key("large"): look(1.5, 12)}
     settings = [each.setting for each in (*first, key("never"))]
-    found = answers([*first, key("never")], first, second, {key("never"): "it is fixed"})
+    found = answers([*first, key("never")], first, second, {key("never"): "it is fixed"}, FIGURES)
     assert found[key("never")].text == "cannot be set here: it is fixed"
     assert setting_order(settings, found) == ["knoblarge", "knobsmall", "knobnothing", "knobnever"]
     assert sentence(settings, found) == "On this host 2 of 4 settings matter: 1 helps (knobsmall); 1 harms (knoblarge)."
-    rest = rest_sentence(settings, found)
-    assert rest.startswith("The others: 1 without a difference (")
-    assert rest.endswith(" at most in the main figure), 1 not to be set here.")
+    none, cannot = rest_sentences(settings, found)
+    assert none.startswith("No difference: knobnothing up to ")
+    assert cannot == "Cannot be set here: knobnever."
 
 
 def test_the_sentence_of_a_matrix_that_goes_on_is_no_final_one() -> None:
     first = {key(1): look(1.0)}
     settings = [key(1).setting, key(2).setting]
-    found = answers([key(1), key(2)], first, {}, {})
+    found = answers([key(1), key(2)], first, {}, {}, FIGURES)
     assert sentence(settings, found) == "So far, on this host none of 2 settings was shown to matter yet."
-    assert rest_sentence(settings, found).endswith("1 not measured everywhere yet.")
-    assert sentence(settings, answers([key(1), key(2)], {}, {}, {})) == "Nothing is measured yet."
+    assert rest_sentences(settings, found)[-1] == "Not measured everywhere yet: knob2."
+    assert sentence(settings, answers([key(1), key(2)], {}, {}, {}, FIGURES)) == "Nothing is measured yet."
     assert sentence(settings[:1], decided(first)) == "On this host none of 1 setting was shown to matter."

@@ -48,21 +48,25 @@ def test_one_command_measures_and_answers(runner: Runner, data: Path, tmp_path: 
     command = partial(call, *PART, "--out", tmp_path / "out", "--data-dir", data, "--seed", "1")
     result = command()
     assert result.exit_code == 0, result.output
-    assert "2 settings × 1 load × 2 disks = 4 cells: about " in result.stdout
+    assert "2 settings × 1 load × 2 disks = 4 cells\n" in result.stdout
+    assert "hdd: 2 settings can be set there, each on in half of 24 trials under each load: about " in result.stdout
     assert "On this host 1 of 2 settings matters: 1 harms (vm.swappiness)." in result.stdout
     assert "vm.swappiness, cpu on hdd: worse: produce.p99 +" in result.stdout
     assert f"report: highwater report {tmp_path / 'out'}" in result.stdout
-    assert (tmp_path / "out" / "matrix.csv").read_text().count("\n") == 5
+    assert (tmp_path / "out" / "matrix.csv").read_text().count("\n") == 1 + 4 + 2 * 2 * 9, "with dummies"
+    assert "Noise alone: of 36 effects of settings that do not exist (dummies), " in result.stdout
     ran = len(runner.directories)
     assert command().exit_code == 0
     assert len(runner.directories) == ran, "what is done stays done"
 
 
-def test_a_first_look_alone_leaves_it_undecided(runner: Runner, data: Path, tmp_path: Path) -> None:
+def test_a_first_look_alone_answers_what_no_chance_explains(runner: Runner, data: Path, tmp_path: Path) -> None:
     result = call(*PART, "--quick", "--out", tmp_path / "out", "--data-dir", data, "--quiet")
-    assert result.exit_code == 1
-    assert "On this host none of 2 settings was shown to matter yet." in result.stdout
-    assert "1 undecided somewhere" in result.stdout
+    assert result.exit_code == 0, result.output
+    assert "On this host 1 of 2 settings matters: 1 harms (vm.swappiness)." in result.stdout
+    assert "No difference: vm.vfs_cache_pressure up to " in result.stdout
+    assert {path.parent.name for path in runner.directories} == {"prove-cpu"}
+    assert {path.name for path in runner.directories} == {"first-1"}
 
 
 def test_an_interruption_is_told_with_what_there_is(runner: Runner, data: Path, tmp_path: Path) -> None:
@@ -78,7 +82,7 @@ def test_the_plan_takes_no_root_and_changes_nothing(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     result = call("--plan", "--data-dir", "/data")
     assert result.exit_code == 0, result.output
-    assert "20 settings × 4 loads × 3 disks = 240 cells: about " in result.stdout
+    assert "20 settings × 4 loads × 3 disks = 240 cells\n" in result.stdout
     assert "for each cell that seems to differ, to measure it again" in result.stdout
     assert "measure it again" not in call("--plan", "--quick").stdout
     assert runner.directories == []

@@ -10,7 +10,7 @@ import pytest
 
 from highwater.bench.matrix.answers import Key
 from highwater.bench.matrix.disks import require_place
-from highwater.bench.matrix.running import answers_of, run_matrix
+from highwater.bench.matrix.running import answers_of, answers_with_dummies, run_matrix
 from highwater.bench.matrix.stored import MATRIX_FILE, read_matrix
 from highwater.bench.matrix.table import csv_of, grid, legend
 from highwater.common.errors import UsageError
@@ -38,8 +38,8 @@ def test_every_cell_gets_a_first_look_and_what_differs_a_second(tmp_path: Path) 
     assert folders(runner, out) == [
         f"{disk}/{load}/{stage}-1"
         for disk in ("host", "hdd")
-        for load in ("prove-cpu", "prove-writes")
         for stage in ("first", "confirming")
+        for load in ("prove-cpu", "prove-writes")
     ]
     assert made.opened == made.closed == ["host", "hdd"]
     found = answers_of(out, done)
@@ -47,7 +47,7 @@ def test_every_cell_gets_a_first_look_and_what_differs_a_second(tmp_path: Path) 
         Key(SWAPPINESS, load, disk) for load in STUDY.loads for disk in STUDY.disks
     }
     assert found[Key(EXPIRE, "prove-cpu", "host")].state == "none"
-    assert found[Key(SWAPPINESS, "prove-cpu", "host")].pairs == STUDY.confirming_pairs
+    assert found[Key(SWAPPINESS, "prove-cpu", "host")].trials == f"{STUDY.confirming_pairs} pairs"
     assert found[Key(GOVERNOR, "prove-cpu", "hdd")].state == "cannot"
     # An emulated disk has nobody's data on it, and may have another file system.
     assert found[Key(FILE_SYSTEM, "prove-cpu", "host")].text == (
@@ -70,10 +70,13 @@ def test_the_other_file_system_is_a_disk_of_its_own(tmp_path: Path) -> None:
 
     place = here(tmp_path / "host", runner)
     run_matrix(out, begun(out, tmp_path / "host", quick=True), type(place)(execute, place.open_disk, place.facts))  # type: ignore[arg-type]
+    (item,) = [each for each in read_matrix(out).rounds if each.place[:2] == ("hdd", "prove-writes")]
     cells = {cell.factors["variant"]: cell.workload for cell in plans[-1].specification.cells}  # type: ignore[attr-defined]
-    assert cells["filesystem.type=xfs"].storage.target == "other-file-system"
-    assert cells["filesystem.type=xfs"].host.is_left_alone
-    assert cells["as-it-is"].storage.target == "proved"
+    assert len(cells) == 24
+    for name, on in item.rows.items():
+        assert cells[name].storage.target == ("other-file-system" if FILE_SYSTEM in on else "proved")
+        wanted = {knob for knob in (SWAPPINESS, EXPIRE, COMMIT) if knob in on}
+        assert set(cells[name].host.settings) == {knob.partition("=")[0] for knob in wanted}
 
 
 def test_it_goes_on_where_it_was_interrupted_and_does_nothing_twice(tmp_path: Path) -> None:
@@ -108,22 +111,34 @@ def test_a_time_limit_ends_it_before_a_run_that_would_take_longer(tmp_path: Path
     assert "missing" in {answer.state for answer in answers_of(out, kept).values()}
 
 
-def test_quick_confirms_nothing_and_calls_nothing_better_or_worse(tmp_path: Path) -> None:
+def test_quick_measures_nothing_alone(tmp_path: Path) -> None:
     out, host = tmp_path / "out", tmp_path / "host"
     done, _ = run_matrix(out, begun(out, host, quick=True), here(host, runner := Runner(slow="vm.swappiness")))
     assert all(name.endswith("first-1") for name in folders(runner, out))
-    assert answers_of(out, done)[Key(SWAPPINESS, "prove-cpu", "hdd")].state == "undecided"
+    found, dummies = answers_with_dummies(out, done)
+    slow = found[Key(SWAPPINESS, "prove-cpu", "hdd")]
+    assert (slow.state, slow.confirmed, slow.trials) == ("worse", False, "24 trials")
+    assert slow.text.endswith("; first look")
+    assert slow.item is not None
+    assert slow.item.interval[0] < 1.5 < slow.item.interval[1]
+    assert {found[Key(setting, "prove-cpu", "hdd")].state for setting in (EXPIRE, COMMIT, FILE_SYSTEM)} == {"none"}
+    assert len(dummies) == 2 * (9 + 7), "of two loads, on each disk as many as there are columns left"
 
 
-def test_many_settings_are_shared_out_evenly(tmp_path: Path) -> None:
+def test_settings_that_exclude_each_other_take_turns_and_are_confirmed_a_few_at_a_time(tmp_path: Path) -> None:
     out, host = tmp_path / "out", tmp_path / "host"
     settings = [f"vm.swappiness+{knob}" for knob in ("vm.dirty_bytes", "vm.vfs_cache_pressure", "vm.max_map_count")]
     settings += ["vm.dirty_writeback_centisecs=500:100", "thp.enabled=madvise:always", EXPIRE, "vm.swappiness=60:5"]
     study = STUDY.model_copy(update={"settings": settings, "disks": {"host": None}})
-    done, _ = run_matrix(out, begun(out, host, quick=True, study=study), here(host, Runner()))
-    sizes = [len(item.settings) for item in done.rounds if item.load == "prove-cpu"]
-    assert max(sizes) <= 5
-    assert max(sizes) - min(sizes) <= 1
+    done, _ = run_matrix(out, begun(out, host, study=study), here(host, Runner(slow="vm.swappiness")))
+    swappiness = {setting for setting in settings if "swappiness" in setting}
+    first = next(item for item in done.rounds if item.stage == "first")
+    assert max(len(swappiness & set(on)) for on in first.rows.values()) == 1
+    again = [[each.setting for each in item.settings] for item in done.rounds if item.stage == "confirming"]
+    measured = {setting for names in again for setting in names}
+    assert measured >= {each.setting for each in first.settings} & swappiness
+    assert max(map(len, again)) <= 5
+    assert answers_of(out, done)[Key("vm.swappiness=60:5", "prove-cpu", "host")].state == "worse"
 
 
 def test_another_matrix_is_left_alone(tmp_path: Path) -> None:
@@ -185,8 +200,10 @@ def test_it_is_told_as_a_grid_and_as_csv(tmp_path: Path) -> None:
     assert rows[0] == ["vm.swappiness", "✕ ✕", "✕ ✕"]
     assert rows[-1] == ["cpu.governor", "– –", "– –"]
     assert legend(found) == "✕ worse, = no difference above a stated size, – cannot be set here"
-    lines = csv_of(done, found).splitlines()
-    assert len(lines) == 1 + len(found) == 21
+    lines = csv_of(done, *answers_with_dummies(out, done)).splitlines()
+    assert len(found) == 20
+    assert len(lines) == 1 + 20 + 2 * (9 + 7), "dummies come last"
     assert lines[1].startswith("vm.swappiness,60,1,cpu,host,worse,produce.p99,1.")
-    assert lines[1].split(",")[11:13] == ["8", "yes"]
+    assert lines[1].split(",")[11:13] == ["8 pairs", "yes"]
+    assert lines[-1].startswith("nothing ")
     assert f"kernel {fake_facts(host).kernel_release}" in done.host

@@ -62,7 +62,7 @@ def test_what_the_study_does_not_have(settings: list[str], loads: list[str], dis
         ("[backlog.drain_bytes_per_s, produce.p99]", "[produce.p50]", r"\['produce.p50'\] are no figures of a load"),
         ("  prove-cpu:", "  prove-all:", "are no figures of a load"),
         ("mount.noatime=relatime:noatime", "vm.swappiness=60:5", "vm.swappiness is there twice"),
-        ("first_pairs: 5", "first_pairs: 4", "first_pairs"),
+        ("confirming_pairs: 20", "confirming_pairs: 4", "confirming_pairs"),
         ("confirming_pairs", "confirm_pairs", "confirm_pairs"),
     ],
 )
