@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from highwater.kafka.protocol.problem import Problem
 
 TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
 
 
 class Range(NamedTuple):
@@ -28,7 +29,7 @@ class Range(NamedTuple):
 Supported = Mapping[str, Range]
 """The levels that a broker serves, by the name of the feature."""
 
-SERVED: Final[Supported] = MappingProxyType({TRANSACTION_VERSION: Range(0, 2)})
+SERVED: Final[Supported] = MappingProxyType({TRANSACTION_VERSION: Range(0, 2), GROUP_VERSION: Range(0, 1)})
 """What this broker serves. Like Kafka, it leaves out a feature of which it serves level 0 alone."""
 
 UNKNOWN_EPOCH: Final = -1

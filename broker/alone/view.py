@@ -22,6 +22,10 @@ class LoneBroker:
         self._partitions = partitions
         self.is_complete = True
 
+    @property
+    def topics_version(self) -> int:
+        return self._partitions.topics_version
+
     def brokers(self) -> list[BrokerInfo]:
         return [BrokerInfo(self._runtime.broker_id, -1, (), self._runtime.config.string("broker.rack"))]
 

@@ -34,6 +34,7 @@ class MetadataCache:
         self.is_complete = False
         """Whether all is known: after a partial answer clients forget the rest. librdkafka 2.10 and later drops brokers
         that Metadata does not name, with their connections."""
+        self.topics_version = 0
         self.when_deleted: list[Callable[[list[TopicPartition]], None]] = []
         """Called with the partitions that an update removed, before the change of the view is reported."""
         self._keys = itertools.count()
@@ -128,6 +129,7 @@ class MetadataCache:
         if state.leader == LEADER_DURING_DELETE:
             if topic is not None and self._partitions[name].pop(state.partition_index, None) is not None:
                 deleted.append((name, state.partition_index))
+                self.topics_version += 1
                 if not topic.partitions:
                     del self._topics[name], self._partitions[name]
                     self._topics_by_id.pop(topic.topic_id, None)
@@ -141,6 +143,8 @@ class MetadataCache:
             topic = self._topics[name] = TopicView(name, topic_id or UUID(int=0), partitions)
             if topic_id is not None:
                 self._topics_by_id[topic_id] = topic
+        if state.partition_index not in topic.partitions:
+            self.topics_version += 1
         self._partitions[name][state.partition_index] = PartitionView(
             state.leader,
             state.leader_epoch,

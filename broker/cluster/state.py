@@ -110,6 +110,10 @@ class ClusterView(Protocol):
     def is_complete(self) -> bool:
         """False shortly after the start in a cluster, when existing topics may still be unknown."""
 
+    @property
+    def topics_version(self) -> int:
+        """It grows whenever a topic comes, goes or grows."""
+
     def brokers(self) -> list[BrokerInfo]:
         """The live brokers, sorted by id."""
 

@@ -20,7 +20,7 @@ unanswered when a newer one of the same member replaces it or the member is remo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -29,6 +29,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.group.events import (
     NO_MEMBER_ID,
     AnswerJoin,
+    AnswerLeave,
     AnswerSync,
     Committer,
     Effect,
@@ -41,6 +42,7 @@ from highwater.broker.group.events import (
 )
 from highwater.broker.group.members import GroupMember
 from highwater.broker.group.rebalance import GroupState, Rebalance
+from highwater.common.topic_partition import TopicPartition
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """The session of a first join: its client has no member id yet, so it cannot send heartbeats."""
@@ -220,8 +222,10 @@ class ClassicGroup(Rebalance):
         is_preparing = self.state is GroupState.PREPARING_REBALANCE
         return ErrorCode.rebalance_in_progress if is_preparing else ErrorCode.none
 
-    def leave(self, leavers: Sequence[Leaver], now: Now) -> tuple[list[ErrorCode], list[Effect]]:
-        return [self._leave(leaver, now) for leaver in leavers], self._take_effects()
+    def leave(self, leavers: Sequence[Leaver], answer: AnswerLeave, now: Now) -> list[Effect]:
+        outcomes = [self._leave(leaver, now) for leaver in leavers]
+        self._answer(answer, outcomes)
+        return self._take_effects()
 
     def _leave(self, leaver: Leaver, now: Now) -> ErrorCode:
         member_id, instance_id, reason = leaver
@@ -236,11 +240,11 @@ class ClassicGroup(Rebalance):
         self._remove_and_rebalance(member_id, f"{member_id} left; {reason}", now)
         return ErrorCode.none
 
-    def check_commit(self, committer: Committer, now: Now) -> ErrorCode | None:
+    def check_commit(self, committer: Committer, partitions: Collection[TopicPartition], now: Now) -> ErrorCode | None:
         """A commit counts as a heartbeat."""
         if self.state not in (GroupState.EMPTY, GroupState.DEAD) and _is_nobody(committer):
             return ErrorCode.unknown_member_id
-        error = self.check_transactional_commit(committer)
+        error = self.check_transactional_commit(committer, partitions)
         if error is not None or committer.generation_id < 0:
             return error
         if self.state is GroupState.COMPLETING_REBALANCE:
@@ -248,7 +252,12 @@ class ClassicGroup(Rebalance):
         self._expect_heartbeat(self.members[committer.member_id], now)
         return None
 
-    def check_transactional_commit(self, committer: Committer) -> ErrorCode | None:
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode | None:
+        return None
+
+    def check_transactional_commit(
+        self, committer: Committer, partitions: Collection[TopicPartition]
+    ) -> ErrorCode | None:
         if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         if self.state is GroupState.EMPTY and committer.generation_id < 0:

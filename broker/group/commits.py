@@ -34,7 +34,7 @@ class Commits:
             else:
                 error = ErrorCode.group_id_not_found
         if error is None and group is not None:
-            error = group.members.check_commit(committer, self._groups.now())
+            error = group.members.check_commit(committer, offsets, self._groups.now())
             self._groups.schedule(group)
         if error is not None or group is None:
             answer(dict.fromkeys(offsets, error or ErrorCode.group_id_not_found))
@@ -85,7 +85,7 @@ class Commits:
             else:
                 error = ErrorCode.group_id_not_found
         if error is None and group is not None:
-            error = group.members.check_transactional_commit(committer)
+            error = group.members.check_transactional_commit(committer, offsets)
         if error is not None or group is None:
             answer(dict.fromkeys(offsets, error or ErrorCode.group_id_not_found))
             return
@@ -124,12 +124,14 @@ class Commits:
     def _is_short(self, metadata: str) -> bool:
         return len(metadata) <= self._max_metadata_length and fits(metadata)
 
-    def of_group(self, group_id: str) -> ErrorCode | GroupOffsets:
+    def of_group(self, group_id: str, member_id: str | None = None, member_epoch: int = -1) -> ErrorCode | GroupOffsets:
         """Return the committed offsets of a group; none for an unknown group."""
         if (error := self._groups.refusal(group_id, may_be_empty=True)) is not None:
             return error
         group = self._groups.by_id.get(group_id)
-        return GroupOffsets() if group is None else group.offsets
+        if group is None:
+            return GroupOffsets()
+        return group.members.check_fetch(member_id, member_epoch) or group.offsets
 
     def delete(
         self, group_id: str, partitions: Iterable[TopicPartition], answer: Callable[[ErrorCode | Outcomes], None]

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import ClusterView
 from highwater.broker.group.classic import ClassicGroup
 from highwater.broker.group.commits import COMMIT_ERRORS, Commits
+from highwater.broker.group.consumer.events import JOIN_EPOCH, HeartbeatAnswer, HeartbeatRequest
+from highwater.broker.group.consumer.heartbeat import refusal
+from highwater.broker.group.consumer.membership import AnswerHeartbeat, ConsumerMembership, Sees
 from highwater.broker.group.events import (
     NO_MEMBER_ID,
     AnswerJoin,
@@ -24,6 +28,7 @@ from highwater.broker.group.events import (
     SyncRequest,
 )
 from highwater.broker.group.groups import Groups, fits
+from highwater.broker.group.protocol import GroupProtocol
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
 from highwater.broker.topics.partitions import Partitions
@@ -37,6 +42,7 @@ class GroupCoordinator:
     ) -> None:
         """`deleted_topics` were deleted since the last run: their offsets are not read back."""
         config = runtime.config
+        self._cluster = cluster
         self._groups = Groups(runtime, partitions, cluster, deleted_topics)
         self.topic = self._groups.topic
         self.topic_deleted = self._groups.topic_deleted
@@ -64,16 +70,25 @@ class GroupCoordinator:
         names = (request.group_instance_id or "", request.protocol_type, *(name for name, _ in request.protocols))
         if error is None and not all(map(fits, names)):
             error = ErrorCode.invalid_request
-        group = self._groups.by_id.get(group_id)
-        if error is None and group is None:
-            if request.member_id == NO_MEMBER_ID:
-                group = self._groups.add(group_id)
-            else:
-                error = ErrorCode.unknown_member_id
-        if error is not None or group is None:
-            answer(JoinAnswer(error or ErrorCode.unknown_member_id, request.member_id))
+        if error is not None:
+            answer(JoinAnswer(error, request.member_id))
             return
-        self._groups.apply(group, group.members.join(request, answer, self._groups.now()))
+        group = self._groups.by_id.get(group_id)
+        if group is None and request.member_id == NO_MEMBER_ID:
+            group = self._groups.add(group_id)
+        if group is None:
+            answer(JoinAnswer(ErrorCode.unknown_member_id, request.member_id))
+            return
+        members = group.members
+        if isinstance(members, ConsumerMembership):
+            if not members.is_unused:
+                answer(JoinAnswer(ErrorCode.inconsistent_group_protocol, request.member_id))
+                return
+            if request.member_id != NO_MEMBER_ID:
+                answer(JoinAnswer(ErrorCode.unknown_member_id, request.member_id))
+                return
+            members = self._groups.become_classic(group)
+        self._groups.apply(group, members.join(request, answer, self._groups.now()))
 
     def sync(self, group_id: str, request: SyncRequest, answer: AnswerSync) -> None:
         error = self._groups.refusal(group_id)
@@ -81,7 +96,7 @@ class GroupCoordinator:
             # The rebalance was lost. Older clients do not expect COORDINATOR_LOAD_IN_PROGRESS here.
             error = ErrorCode.rebalance_in_progress
         group = self._groups.by_id.get(group_id)
-        if error is not None or group is None:
+        if error is not None or group is None or not isinstance(group.members, ClassicGroup):
             answer(SyncAnswer(error or ErrorCode.unknown_member_id))
             return
         self._groups.apply(group, group.members.sync(request, answer, self._groups.now()))
@@ -91,33 +106,79 @@ class GroupCoordinator:
         if error is not None:
             return ErrorCode.none if error is ErrorCode.coordinator_load_in_progress else error
         group = self._groups.by_id.get(group_id)
-        if group is None:
+        if group is None or not isinstance(group.members, ClassicGroup):
             return ErrorCode.unknown_member_id
         outcome = group.members.heartbeat(member_id, group_instance_id, generation_id, self._groups.now())
         self._groups.schedule(group)
         return outcome
 
-    def leave(self, group_id: str, leavers: Sequence[Leaver]) -> ErrorCode | list[ErrorCode]:
-        """Remove members. Returns an error code for each of `leavers`, or one for all."""
+    def leave(
+        self, group_id: str, leavers: Sequence[Leaver], answer: Callable[[ErrorCode | list[ErrorCode]], None]
+    ) -> None:
+        """Remove members. Answers an error code for each of `leavers`, or one for all."""
         if (error := self._groups.refusal(group_id)) is not None:
-            return error
+            answer(error)
+            return
         group = self._groups.by_id.get(group_id)
         if group is None:
-            return [ErrorCode.unknown_member_id] * len(leavers)
-        outcomes, effects = group.members.leave(leavers, self._groups.now())
-        self._groups.apply(group, effects)
-        return outcomes
+            answer([ErrorCode.unknown_member_id] * len(leavers))
+            return
+        self._groups.apply(group, group.members.leave(leavers, answer, self._groups.now()))
+
+    # Members of consumer groups
+
+    def has_consumers(self, group_id: str | None = None) -> bool:
+        """Whether this consumer group, or any, has members here."""
+        groups = self._groups.by_id.values() if group_id is None else [self._groups.by_id.get(group_id)]
+        return any(
+            group is not None and isinstance(group.members, ConsumerMembership) and not group.members.is_empty
+            for group in groups
+        )
+
+    def consumer_heartbeat(
+        self, group_id: str, version: int, request: HeartbeatRequest, sees: Sees, answer: AnswerHeartbeat
+    ) -> None:
+        """Take a ConsumerGroupHeartbeat of this version."""
+        if (refused := refusal(group_id, request, version, self._groups.world.settings.assignors)) is not None:
+            answer(refused)
+            return
+        if request.member_id == NO_MEMBER_ID:
+            request = request._replace(member_id=str(uuid4()))
+        error = self._groups.refusal(group_id)
+        if error is None and not self._cluster.is_complete:
+            # Topics that are not known yet would be taken from the members.
+            error = ErrorCode.coordinator_load_in_progress
+        group = self._groups.by_id.get(group_id)
+        members = None if group is None else group.members
+        message = None
+        if error is None and not isinstance(members, ConsumerMembership):
+            if request.member_epoch == JOIN_EPOCH and (members is None or members.is_empty):
+                members = self._groups.become_consumers(group_id)
+            else:
+                error, message = ErrorCode.group_id_not_found, f"There is no consumer group {group_id}."
+        if error is not None or not isinstance(members, ConsumerMembership):
+            answer(HeartbeatAnswer(error or ErrorCode.none, message, request.member_id, request.member_epoch))
+            return
+        group = self._groups.by_id[group_id]
+
+        def answered(value: HeartbeatAnswer) -> None:
+            if value.error_code and self._groups.by_id.get(group_id) is group and not members.tombstones():
+                # Nobody has ever joined this group.
+                self._groups.bury(group_id, group, [])
+            answer(value)
+
+        self._groups.apply(group, members.heartbeat(request, sees, answered, self._groups.now()))
 
     # Administration
 
-    def describe(self, group_id: str) -> ErrorCode | ClassicGroup | None:
+    def describe(self, group_id: str) -> ErrorCode | ClassicGroup | ConsumerMembership | None:
         """Return the group, or None for an unknown group."""
         if (error := self._groups.refusal(group_id, may_be_empty=True)) is not None:
             return error
         group = self._groups.by_id.get(group_id)
         return None if group is None else group.members
 
-    def all_groups(self) -> tuple[ErrorCode, list[ClassicGroup]]:
+    def all_groups(self) -> tuple[ErrorCode, list[GroupProtocol]]:
         """Return all groups known so far, and an error while some are still being read."""
         error = ErrorCode.none
         if self._groups.is_closed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -66,6 +66,9 @@ class Committer(NamedTuple):
     member_id: str = NO_MEMBER_ID
     group_instance_id: str | None = None
     generation_id: int = NO_GENERATION
+    """The epoch of a member of a consumer group."""
+    knows_epochs: bool = True
+    """Whether the request is of a version for members of consumer groups."""
 
 
 class JoinedMember(NamedTuple):
@@ -97,6 +100,8 @@ class SyncAnswer(NamedTuple):
 
 AnswerJoin = Callable[[JoinAnswer], None]
 AnswerSync = Callable[[SyncAnswer], None]
+AnswerLeave = Callable[[list[ErrorCode]], None]
+"""Takes an error code for each of those that leave, in order."""
 
 
 class StoredMember(NamedTuple):
@@ -134,6 +139,14 @@ class Store(NamedTuple):
 
     records: Sequence[tuple[bytes, bytes | None]]
     then: Callable[[ErrorCode, Now], None]
+    is_patient: bool = False
+    """Wait for replicas as long as it takes, as it must be known whether the log has the records."""
 
 
-Effect = Answer | Store
+class Work(NamedTuple):
+    """Effect: run these steps in slices, then execute the effects that they return."""
+
+    steps: Generator[None, None, Sequence[Effect]]
+
+
+Effect = Answer | Store | Work

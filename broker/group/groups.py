@@ -8,7 +8,8 @@ COORDINATOR_LOAD_IN_PROGRESS.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Final
 from uuid import uuid4
@@ -18,7 +19,11 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.clock import ClockGuard, Timer
 from highwater.broker.cluster.state import ClusterView
 from highwater.broker.group.classic import ClassicGroup
-from highwater.broker.group.events import Answer, Effect, Now, Store
+from highwater.broker.group.consumer.events import KnownTopic
+from highwater.broker.group.consumer.group import ConsumerGroup
+from highwater.broker.group.consumer.membership import ConsumerMembership, World
+from highwater.broker.group.consumer.settings import consumer_settings
+from highwater.broker.group.events import Answer, Effect, Now, Store, Work
 from highwater.broker.group.kept import KeptGroups, kept_groups
 from highwater.broker.group.offsets import GroupOffsets
 from highwater.broker.group.rebalance import GroupSettings
@@ -26,6 +31,7 @@ from highwater.broker.group.schemas import OffsetKey, encode_offset_key
 from highwater.broker.group.settling import SettledRecords
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
+from highwater.broker.slices import in_slices
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue
 from highwater.broker.topics.partitions import Partitions
 from highwater.common.topic_partition import TopicPartition
@@ -42,7 +48,7 @@ class Group:
 
     __slots__ = ("members", "offsets", "partition_index", "timer", "timer_ms")
 
-    def __init__(self, members: ClassicGroup, partition_index: int) -> None:
+    def __init__(self, members: ClassicGroup | ConsumerMembership, partition_index: int) -> None:
         self.members = members
         self.partition_index = partition_index
         """The partition of `__consumer_offsets` that stores the group."""
@@ -78,6 +84,14 @@ class Groups:
         self._settings = GroupSettings(
             config.integer("group.initial.rebalance.delay.ms"), config.integer("group.max.size"), lambda: str(uuid4())
         )
+        self._cluster = cluster
+        self.world = World(
+            consumer_settings(config),
+            config.integer("group.consumer.regex.refresh.interval.ms"),
+            self._known_topic,
+            lambda: (topic.name for topic in cluster.topics()),
+            lambda: cluster.topics_version,
+        )
         self._append_timeout_ms = config.integer("offsets.commit.timeout.ms")
         self._retention_ms = config.integer("offsets.retention.minutes") * 60_000
         self._expiry_timer: Timer | None = None
@@ -95,6 +109,35 @@ class Groups:
     def now(self) -> Now:
         clock = self._clock
         return Now(clock.monotonic_ns() // 1_000_000, clock.now_ms())
+
+    # Groups that come, change their kind, and go
+
+    def _known_topic(self, name: str) -> KnownTopic | None:
+        """Topics without an id are of clusters older than 2.8, and unknown to consumer groups."""
+        found = self._cluster.topic(name)
+        if found is None or not found.topic_id.int:
+            return None
+        # Partitions that never had a leader may be left out.
+        return KnownTopic(found.topic_id, max(found.partitions, default=-1) + 1)
+
+    def become_consumers(self, group_id: str) -> ConsumerMembership:
+        """Make a consumer group, in place of a classic one without members if there is one."""
+        group = self.by_id.get(group_id) or self.add(group_id)
+        members = ConsumerMembership(ConsumerGroup(group_id), self.world, group.members.tombstones())
+        self._replace(group, members)
+        return members
+
+    def become_classic(self, group: Group) -> ClassicGroup:
+        """Make a classic group in place of a consumer group without members."""
+        if tombstones := group.members.tombstones():
+            self.append(group.members.group_id, tombstones, lambda _: None)
+        members = ClassicGroup(group.members.group_id, self._settings)
+        self._replace(group, members)
+        return members
+
+    def _replace(self, group: Group, members: ClassicGroup | ConsumerMembership) -> None:
+        self.apply(group, group.members.die(ErrorCode.coordinator_not_available))
+        group.members = members
 
     def add(self, group_id: str, index: int | None = None) -> Group:
         """`index`: the partition of the topic, if that is known otherwise than by the topic."""
@@ -158,18 +201,37 @@ class Groups:
     # Executing effects
 
     def apply(self, group: Group, effects: Sequence[Effect] = ()) -> None:
-        for effect in effects:
+        left = deque(effects)
+        while left:
+            effect = left.popleft()
             if isinstance(effect, Answer):
                 effect.deliver()
             else:
-                self._store(group, effect)
+                left.extendleft(reversed(self._begin(group, effect)))
         self.schedule(group)
 
-    def _store(self, group: Group, store: Store) -> None:
-        def stored(error: ErrorCode) -> None:
-            self.apply(group, group.members.stored(store, STORE_ERRORS.get(error, error), self.now()))
+    def _begin(self, group: Group, effect: Store | Work) -> list[Effect]:
+        """Return the effects that follow, if they are known at once: a long queue of events must not nest."""
+        at_once: list[Effect] = []
+        is_at_once = True
 
-        self.append(group.members.group_id, store.records, stored)
+        def follow(effects: Sequence[Effect]) -> None:
+            if is_at_once:
+                at_once.extend(effects)
+            else:
+                self.apply(group, effects)
+
+        if isinstance(effect, Store):
+            members = group.members
+
+            def stored(error: ErrorCode) -> None:
+                follow(members.stored(effect, STORE_ERRORS.get(error, error), self.now()))
+
+            self.append(members.group_id, effect.records, stored, is_patient=effect.is_patient)
+        else:
+            in_slices(_following(effect.steps, follow), self._clock, self._scheduler)
+        is_at_once = False
+        return at_once
 
     def append(
         self,
@@ -179,7 +241,9 @@ class Groups:
         producer: tuple[int, int] | None = None,
         *,
         by_version_2: bool = False,
+        is_patient: bool = False,
     ) -> None:
+        """`is_patient`: wait for replicas as long as it takes, not for `offsets.commit.timeout.ms`."""
         self.topic.append(
             group_id,
             records,
@@ -187,7 +251,7 @@ class Groups:
             then,
             producer,
             by_version_2=by_version_2,
-            timeout_ms=self._append_timeout_ms,
+            timeout_ms=None if is_patient else self._append_timeout_ms,
         )
 
     def schedule(self, group: Group) -> None:
@@ -226,10 +290,11 @@ class Groups:
                 "%s: %d records are of other kinds of groups; they stay as they are", OFFSETS_TOPIC, kept.unknown_count
             )
         now = self.now()
-        for group_id in {**kept.members, **kept.committed, **kept.undecided}:
-            members = kept.members.get(group_id)
+        for group_id in {**kept.members, **kept.consumers, **kept.committed, **kept.undecided}:
             group = self.add(group_id, index)
-            if members is not None:
+            if (records := kept.consumers.get(group_id)) is not None:
+                group.members = ConsumerMembership.restored(group_id, self.world, records, now)
+            elif (members := kept.members.get(group_id)) is not None:
                 group.members = ClassicGroup.restored(group_id, self._settings, members, now)
             for partition, offset in kept.committed.get(group_id, {}).items():
                 group.offsets.restore(partition, offset)
@@ -257,6 +322,12 @@ class Groups:
             self.apply(group, group.members.die(ErrorCode.not_coordinator))
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
+
+
+def _following(
+    steps: Generator[None, None, Sequence[Effect]], follow: Callable[[Sequence[Effect]], None]
+) -> Generator[None, None, None]:
+    follow((yield from steps))
 
 
 def fits(text: str) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from highwater.broker.group.consumer import schemas as consumer_schemas
+from highwater.broker.group.consumer.schemas import GroupRecord
 from highwater.broker.group.events import StoredGroup
 from highwater.broker.group.offsets import CommittedOffset
 from highwater.broker.group.schemas import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
@@ -23,6 +25,9 @@ class KeptGroups(NamedTuple):
     """The content of one partition; every mapping is by group id."""
 
     members: dict[str, StoredGroup]
+    """Classic groups."""
+    consumers: dict[str, list[GroupRecord]]
+    """Consumer groups. No group is in both."""
     committed: dict[str, dict[TopicPartition, CommittedOffset]]
     undecided: dict[str, list[UndecidedOffset]]
     """The undecided offsets, in log order."""
@@ -32,7 +37,10 @@ class KeptGroups(NamedTuple):
 
 def kept_groups(settled: SettledRecords) -> KeptGroups:
     """Raises CorruptBatch."""
-    members: dict[str, StoredGroup] = {}
+    classic: dict[str, StoredGroup] = {}
+    consumers: dict[str, list[GroupRecord]] = {}
+    is_of_consumers: dict[str, bool] = {}
+    """The kind of each group by the later one of its records: a name may have been a group of both kinds."""
     committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
     unknown_count = 0
     for raw_key, value in settled.latest.items():
@@ -40,10 +48,22 @@ def kept_groups(settled: SettledRecords) -> KeptGroups:
         if isinstance(key, OffsetKey):
             committed.setdefault(key.group_id, {})[key.topic, key.partition] = decode_offset(value)
         elif isinstance(key, GroupKey):
-            members[key.group_id] = decode_group(value)
+            classic[key.group_id] = decode_group(value)
+            is_of_consumers[key.group_id] = False
+        elif (consumer_key := consumer_schemas.decode_key(raw_key)) is not None:
+            record = GroupRecord(consumer_key, consumer_schemas.decode_value(consumer_key.kind, value))
+            consumers.setdefault(consumer_key.group_id, []).append(record)
+            if consumer_key.kind is consumer_schemas.RecordKind.GROUP:
+                is_of_consumers[consumer_key.group_id] = True
         else:
             unknown_count += 1
-    return KeptGroups(members, committed, _undecided(settled), unknown_count)
+    return KeptGroups(
+        {group_id: group for group_id, group in classic.items() if not is_of_consumers[group_id]},
+        {group_id: records for group_id, records in consumers.items() if is_of_consumers.get(group_id)},
+        committed,
+        _undecided(settled),
+        unknown_count,
+    )
 
 
 def _undecided(settled: SettledRecords) -> dict[str, list[UndecidedOffset]]:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.group.events import Committer, Effect, Leaver, Now, Store
+from highwater.broker.group.events import AnswerLeave, Committer, Effect, Leaver, Now, Store
+from highwater.common.topic_partition import TopicPartition
 
 
 class GroupProtocol(Protocol):
-    group_id: str
-    protocol_type: str | None
-    wake_ms: int | None
-    """The latest time for the next `tick`, or None; it may be earlier than needed."""
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def kind(self) -> str:
+        """The type of the group in ListGroups."""
+
+    @property
+    def protocol_type(self) -> str | None: ...
+
+    @property
+    def wake_ms(self) -> int | None:
+        """The latest time for the next `tick`, or None; it may be earlier than needed."""
 
     @property
     def state_name(self) -> str:
@@ -34,14 +44,19 @@ class GroupProtocol(Protocol):
     def retained_since(self, topic: str, committed_ms: int) -> int | None:
         """Return when the retention time of an offset began that was committed then; None if it does not expire now."""
 
-    def check_commit(self, committer: Committer, now: Now) -> ErrorCode | None:
-        """Return why this member may not commit offsets now, or None."""
+    def check_commit(self, committer: Committer, partitions: Collection[TopicPartition], now: Now) -> ErrorCode | None:
+        """Return why this member may not commit offsets of these partitions now, or None."""
 
-    def check_transactional_commit(self, committer: Committer) -> ErrorCode | None:
+    def check_transactional_commit(
+        self, committer: Committer, partitions: Collection[TopicPartition]
+    ) -> ErrorCode | None:
         """Return why a producer may not commit for this member, or None. Old producers name no member (KIP-447)."""
 
-    def leave(self, leavers: Sequence[Leaver], now: Now) -> tuple[list[ErrorCode], list[Effect]]:
-        """Remove members. Returns an error code for each of `leavers`, in order."""
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode | None:
+        """Return why this member may not read the group's offsets now, or None; without a member id anybody may."""
+
+    def leave(self, leavers: Sequence[Leaver], answer: AnswerLeave, now: Now) -> list[Effect]:
+        """Remove members."""
 
     def tick(self, now: Now) -> list[Effect]:
         """Do what is due, and set `wake_ms` anew."""

@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -70,6 +70,8 @@ class _InitialDelay(NamedTuple):
 
 
 class Rebalance:
+    kind: Final = "classic"
+
     def __init__(self, group_id: str, settings: GroupSettings) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY

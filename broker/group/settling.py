@@ -21,7 +21,7 @@ from highwater.kafka.records.record import Record, decode_batch, read_end_marker
 class SettledRecords:
     def __init__(self) -> None:
         self.latest: dict[bytes, bytes] = {}
-        """The last value of every key."""
+        """The last value of every key, in the order of the records."""
         self.undecided: dict[int, dict[bytes, Record]] = {}
         """The records of the open transaction of each producer id."""
 

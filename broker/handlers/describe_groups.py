@@ -1,7 +1,8 @@
 """DescribeGroups: v0-v6 (key 15)
 
-Behaviour: each group by itself; an unknown group is Dead. Assignor, subscriptions and assignments are returned for a
-stable group only. Authorised operations, when requested, are all operations; an authorizer's guard narrows them.
+Behaviour: each group by itself; an unknown group and a consumer group (KIP-848) are Dead. Assignor, subscriptions and
+assignments are returned for a stable group only. Authorised operations, when requested, are all operations; an
+authorizer's guard narrows them.
 
 Versions: v3 brings authorised operations (KIP-430), v4 instance ids (KIP-345), v6 GROUP_ID_NOT_FOUND for an unknown
 group, and a message for people (KIP-1043).
@@ -14,6 +15,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.classic import ClassicGroup
+from highwater.broker.group.consumer.membership import ConsumerMembership
 from highwater.broker.group.rebalance import GroupState
 from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
@@ -34,11 +36,12 @@ def _describe(node: Node, version: int, group_id: str, operations: Answer) -> An
     found = node.groups.describe(group_id)
     if isinstance(found, ErrorCode):
         return {"group_id": group_id, "error_code": found}
-    if found is None:
+    if found is None or isinstance(found, ConsumerMembership):
         dead: Answer = {"group_id": group_id, "error_code": ErrorCode.none, "group_state": GroupState.DEAD.value}
         if version < _TELLS_UNKNOWN_FROM:
             return dead | operations
-        return dead | {"error_code": ErrorCode.group_id_not_found, "error_message": f"Group {group_id} not found."}
+        why = "not found" if found is None else "is not a classic group"
+        return dead | {"error_code": ErrorCode.group_id_not_found, "error_message": f"Group {group_id} {why}."}
     is_stable = found.state is GroupState.STABLE
     return {
         "error_code": ErrorCode.none,

@@ -1,12 +1,12 @@
 """OffsetFetch: v1-v10 (key 9)
 
 Behaviour: returns the committed offsets in every state of the group; -1 without a commit, also for an unknown group.
-Null topics request all.
+Null topics request all. A member of a consumer group (KIP-848) whose epoch is not the current one: STALE_MEMBER_EPOCH.
 
 Versions: v2 brings null topics and an error for the whole answer, where v1 repeats it for every partition; v7
 require_stable, which answers UNSTABLE_OFFSET_COMMIT before a commit is decided (KIP-447); v8 several groups in one
-request (KIP-709); v9 is for groups of the newer protocol (KIP-848) too, of which there are none; v10 names topics by
-id: UNKNOWN_TOPIC_ID for one that nobody knows. The offsets of a deleted topic are deleted: none is that of another id.
+request (KIP-709); v9 the member of a consumer group and its epoch; v10 names topics by id: UNKNOWN_TOPIC_ID for one
+that nobody knows. The offsets of a deleted topic are deleted: none is that of another id.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         return {
             "groups": [
                 {"group_id": group.group_id}
-                | _fetch(node, group.group_id, with_names(node, group.topics), is_stable, version >= _TOPIC_IDS_FROM)
+                | _fetch(node, group, with_names(node, group.topics), is_stable, version >= _TOPIC_IDS_FROM)
                 for group in request.groups
             ]
         }
-    answer = _fetch(node, request.group_id, request.topics, is_stable)
+    answer = _fetch(node, request, request.topics, is_stable)
     error = answer["error_code"]
     if version < 2 and error:
         answer["topics"] = _topics(
@@ -45,8 +45,9 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     return answer
 
 
-def _fetch(node: Node, group_id: str, topics: Any, is_stable: bool, by_id: bool = False) -> Answer:
-    offsets = node.groups.commits.of_group(group_id)
+def _fetch(node: Node, group: Any, topics: Any, is_stable: bool, by_id: bool = False) -> Answer:
+    member = getattr(group, "member_id", None), getattr(group, "member_epoch", -1)
+    offsets = node.groups.commits.of_group(group.group_id, *member)
     if isinstance(offsets, ErrorCode):
         return {"error_code": offsets, "topics": []}
     wanted = _all_topics(node, offsets, by_id) if topics is None else topics

@@ -6,8 +6,8 @@ Behaviour:
 * The transaction must have the group's partition of `__consumer_offsets` (AddOffsetsToTxn), or the errors of Produce.
   From v5 on this request adds that partition itself (KIP-890).
 * A request with a member and its generation gets the errors of OffsetCommit, except REBALANCE_IN_PROGRESS. A request
-  without a member is not checked (KIP-447). A generation of a group that does not exist: GROUP_ID_NOT_FOUND,
-  ILLEGAL_GENERATION up to v5.
+  without a member is not checked (KIP-447). A generation of a group that does not exist: GROUP_ID_NOT_FOUND; an old
+  epoch in a consumer group: STALE_MEMBER_EPOCH; both are ILLEGAL_GENERATION up to v5.
 * Partitions that do not exist: UNKNOWN_TOPIC_OR_PARTITION; metadata longer than offset.metadata.max.bytes:
   OFFSET_METADATA_TOO_LARGE. The other partitions of the request are still written.
 
@@ -42,11 +42,11 @@ from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.protocol.cold import Answer
 
 _ADDS_FROM: Final = 5
-_OLDER_TERMS: Final[Mapping[int, tuple[ErrorCode, ErrorCode]]] = {
-    2: (ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available),
-    6: (ErrorCode.group_id_not_found, ErrorCode.illegal_generation),
+_OLDER_TERMS: Final[Mapping[int, Mapping[ErrorCode, ErrorCode]]] = {
+    2: {ErrorCode.coordinator_load_in_progress: ErrorCode.coordinator_not_available},
+    6: dict.fromkeys((ErrorCode.group_id_not_found, ErrorCode.stale_member_epoch), ErrorCode.illegal_generation),
 }
-"""What stands for an error before the version that brings it, by that version."""
+"""What stands for errors before the version that brings them, by that version."""
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -95,7 +95,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
 
 def _answer(request: Any, outcomes: Outcomes, version: int) -> Answer:
-    terms = dict(pair for since, pair in _OLDER_TERMS.items() if version < since)
+    terms = {error: older for since, each in _OLDER_TERMS.items() if version < since for error, older in each.items()}
     if terms:
         outcomes = in_older_terms(outcomes, terms)
     return {"topics": outcomes_by_topic(request, outcomes)}

@@ -4,6 +4,7 @@ Behaviour:
 * All updates are made, or none: INVALID_UPDATE_VERSION and a reason for the first that is refused (KIP-584, KIP-778).
 * Any broker of a cluster does it, as it needs only ZooKeeper; Kafka's tools ask the controller. The level of a feature
   must be one that each live broker supports.
+* group.version does not go to 0 while a consumer group that this broker coordinates has members.
 * metadata.version and kraft.version are refused: there is no quorum.
 * The two kinds of downgrades are the same here, as no level loses metadata.
 
@@ -15,7 +16,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.features import FeatureChange, Finalised, Update, UpgradeType, updating
+from kio.schema.errors import ErrorCode
+
+from highwater.broker.features import GROUP_VERSION, FeatureChange, Finalised, Update, UpgradeType, updating
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.kafka.protocol.problem import Problem
@@ -26,8 +29,12 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         each.feature: Update(each.max_version_level, _upgrade_type(each, context.version))
         for each in request.feature_updates
     }
-    change = updating(node.features.supported, updates, node.clock.now_ms())
     deferred = Deferred()
+    wanted = updates.get(GROUP_VERSION)
+    if wanted is not None and not wanted.level and node.groups.has_consumers():
+        message = f"{GROUP_VERSION} cannot go to 0 while consumer groups have members: stop these first."
+        return {"error_code": ErrorCode.invalid_update_version, "error_message": message, "results": ()}
+    change = updating(node.features.supported, updates, node.clock.now_ms())
 
     def done(problem: Problem | None) -> None:
         if problem is not None:

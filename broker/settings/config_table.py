@@ -1,11 +1,11 @@
 """Kafka's property names: type, default and range of each, and whether this broker honours it.
 
-Names, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig and LogConfig print them); a test compares. Four
+Names, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig and LogConfig print them); a test compares. Five
 defaults are our own: loopback instead of every interface, as clients need no login by default; socket buffers
-left to the kernel's tuning; no log directory that is nobody's choice. Our own are highwater.processes and
-highwater.process (which processes are given by their parent), highwater.client.telemetry, metrics.listener,
-audit.log.file, inter.broker.listener.exclusive, and zookeeper.sasl.jaas.config with its .file, where Kafka has an
-option of its JVM.
+left to the kernel's tuning; no log directory that is nobody's choice; assignors by their names, as in Kafka 4. Four
+rows of group.consumer.* are of Kafka 4.4. Our own are highwater.processes and highwater.process (which processes are
+given by their parent), highwater.client.telemetry, metrics.listener, audit.log.file, inter.broker.listener.exclusive,
+and zookeeper.sasl.jaas.config with its .file, where Kafka has an option of its JVM.
 """
 
 from __future__ import annotations
@@ -155,6 +155,18 @@ BROKER_PROPERTIES: Final = {
         honoured("group.max.session.timeout.ms", INT, 1_800_000),
         honoured("group.min.session.timeout.ms", INT, 6000),
         honoured("group.max.size", INT, INT32_MAX, 1),
+        honoured("group.consumer.assignment.interval.ms", INT, 1000, 0),
+        honoured("group.consumer.min.assignment.interval.ms", INT, 0, 0),
+        honoured("group.consumer.max.assignment.interval.ms", INT, 15_000, 0),
+        honoured("group.consumer.assignors", LIST, ["uniform", "range"], None, None, "uniform", "range"),
+        honoured("group.consumer.heartbeat.interval.ms", INT, 5000, 1),
+        honoured("group.consumer.min.heartbeat.interval.ms", INT, 5000, 1),
+        honoured("group.consumer.max.heartbeat.interval.ms", INT, 15_000, 1),
+        honoured("group.consumer.max.size", INT, INT32_MAX, 1),
+        honoured("group.consumer.regex.refresh.interval.ms", INT, 600_000, 10_000),
+        honoured("group.consumer.session.timeout.ms", INT, 45_000, 1),
+        honoured("group.consumer.min.session.timeout.ms", INT, 45_000, 1),
+        honoured("group.consumer.max.session.timeout.ms", INT, 60_000, 1),
         honoured("offset.metadata.max.bytes", INT, 4096),
         honoured("offsets.load.buffer.size", INT, 5_242_880, 1),
         honoured("offsets.retention.check.interval.ms", LONG, 600_000, 1),

@@ -20,7 +20,8 @@ from highwater.broker.settings.property_row import (
 )
 
 _ONE_LOOP: Final = "one event loop serves every connection"
-_NO_NEW_GROUPS: Final = "groups are of the classic protocol"
+_NO_SHARE_GROUPS: Final = "there are no share groups"
+_NO_THREADS: Final = "groups run on the broker's event loop, and the feature group.version tells which there are"
 _NO_MECHANISM: Final = "the mechanisms are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER; remove it"
 _NOT_JAVAS_TLS: Final = "TLS is OpenSSL's, not Java's"
 _JAAS_OF_A_MECHANISM: Final = "write it as listener.name.<listener>.<mechanism>.sasl.jaas.config"
@@ -132,9 +133,8 @@ FAMILIES: Final = {
     "remote.log.": refused("remote.log.*", STRING, None, "tiered storage is not supported; remove it"),
     "controller.": no_effect("controller.*", STRING, None, _KRAFTS),
     "metadata.": no_effect("metadata.*", STRING, None, _KRAFTS),
-    "group.consumer.": no_effect("group.consumer.*", STRING, None, _NO_NEW_GROUPS),
-    "group.share.": no_effect("group.share.*", STRING, None, _NO_NEW_GROUPS),
-    "group.coordinator.": no_effect("group.coordinator.*", STRING, None, _NO_NEW_GROUPS),
+    "group.share.": no_effect("group.share.*", STRING, None, _NO_SHARE_GROUPS),
+    "group.coordinator.": no_effect("group.coordinator.*", STRING, None, _NO_THREADS),
     "socket.connection.": no_effect(
         "socket.connection.*", LONG, None, "connections to brokers have as long as their requests"
     ),

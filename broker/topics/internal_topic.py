@@ -240,13 +240,13 @@ class InternalTopic:
         producer: tuple[int, int] | None = None,
         *,
         by_version_2: bool = False,
-        timeout_ms: int,
+        timeout_ms: int | None,
     ) -> None:
         """Append these as one batch, and call back when they are safe (the high watermark has passed them) or refused.
 
         That may be before this returns. With `producer`, (id, epoch), they are part of its transaction;
         `by_version_2`: of one of version 2. Replicas that take longer than `timeout_ms` are not waited for:
-        REQUEST_TIMED_OUT, though the records may be safe later.
+        REQUEST_TIMED_OUT, though the records may be safe later. None: they are waited for.
         """
         partition = self.partition(key)
         if partition is None:
@@ -274,7 +274,7 @@ class InternalTopic:
         elif partition.is_acknowledged(appended.last_offset):
             then(ErrorCode.none)
         else:
-            if len(partition.replicas) > 1:
+            if timeout_ms is not None and len(partition.replicas) > 1:
                 then = self._at_most_after(timeout_ms, then)
             partition.when_acknowledged(appended.last_offset, then)
 

@@ -41,6 +41,8 @@ class Partitions:
         """Called with the partitions of a log directory that failed; they have ended."""
         self.moves: dict[TopicPartition, Move] = {}
         """Logs that are to go to another log directory."""
+        self.topics_version = 0
+        """It grows whenever a topic of a broker that runs alone comes, goes or grows."""
         self._config = config
         self._storage = storage
         self._counters = counters
@@ -79,6 +81,7 @@ class Partitions:
         yield from self.open_partitions(topic, record, leader_epoch)
         self._topics[topic.name] = topic
         self._topics_by_id[topic.topic_id] = topic
+        self.topics_version += 1
 
     def open_partitions(self, topic: Topic, record: TopicRecord, leader_epoch: int) -> Generator[None, None, None]:
         """Open those of the record that the topic does not have yet, a step for each."""
@@ -100,6 +103,7 @@ class Partitions:
                 storage_failed=self._storage.storage_failed,
                 counters=topic.counters,
             )
+            self.topics_version += 1
             yield
 
     def forget_topic(self, topic: Topic) -> Generator[None, None, None]:
@@ -110,6 +114,7 @@ class Partitions:
         del self._topics[topic.name]
         del self._topics_by_id[topic.topic_id]
         self._counters.topic_deleted(topic.name)
+        self.topics_version += 1
         while topic.partitions:
             topic.partitions.popitem()[1].end(ErrorCode.unknown_topic_or_partition)
             yield

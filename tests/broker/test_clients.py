@@ -23,6 +23,9 @@ from confluent_kafka import (
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 
+from highwater.kafka.client.blocking import BlockingClient
+from highwater.kafka.client.request import cold_request
+from highwater.kafka.client.settings import settings_of
 from highwater.kafka.records.batch import headers
 from tests.broker.running import RunningBroker, running_broker
 from tests.waiting import wait_until
@@ -195,9 +198,21 @@ def test_an_idempotent_producer(broker: RunningBroker, admin: Any) -> None:
     assert [message.value() for message in messages] == values
 
 
-def test_a_consumer_of_the_new_group_protocol_ends_with_an_error(broker: RunningBroker, admin: Any) -> None:
-    """It must not wait for ever."""
+def set_group_version(broker: RunningBroker, level: int) -> None:
+    update = {"feature": "group.version", "max_version_level": level, "upgrade_type": 1 if level else 2}
+    fields = {"timeout": 1000, "feature_updates": [update], "validate_only": False}
+    asked = cold_request("update_features", 1, 1, fields, lambda answer: answer.error_code)
+    client = BlockingClient(settings_of({"bootstrap.servers": broker.address}))
+    assert not client.ask(("127.0.0.1", broker.port), asked)
+
+
+def test_a_consumer_of_the_new_group_protocol_ends_with_an_error(
+    broker: RunningBroker, admin: Any, request: pytest.FixtureRequest
+) -> None:
+    """Where `group.version` is 0. It must not wait for ever."""
     create(admin, "new-protocol")
+    set_group_version(broker, 0)
+    request.addfinalizer(lambda: set_group_version(broker, 1))
     options = {"bootstrap.servers": broker.address, "group.id": "new", "group.protocol": "consumer"}
     with closing(Consumer(options)) as consumer:
         consumer.subscribe(["new-protocol"])

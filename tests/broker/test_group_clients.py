@@ -26,8 +26,18 @@ pytestmark = pytest.mark.clients
 DEADLINE_S = 60.0
 PARTITIONS = 6
 RECORDS = 600
-STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
-PROPERTIES = ("group.initial.rebalance.delay.ms=100", "offsets.topic.num.partitions=5")
+CONSUMER = {"group_protocol": "consumer"}
+"""A group of KIP-848."""
+STRATEGIES = {
+    **{name: {"partition_assignment_strategy": name} for name in ("range", "roundrobin", "cooperative-sticky")},
+    **{f"consumer-{name}": CONSUMER | {"group_remote_assignor": name} for name in ("range", "uniform")},
+}
+PROPERTIES = (
+    "group.initial.rebalance.delay.ms=100",
+    "offsets.topic.num.partitions=5",
+    *(f"group.consumer.{bound}heartbeat.interval.ms=200" for bound in ("", "min.")),
+    *(f"group.consumer.{bound}session.timeout.ms=6000" for bound in ("", "min.")),
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +70,12 @@ class Reader:
 
     def __init__(self, broker: RunningBroker, group: str, topic: str, **options: Any) -> None:
         settings = {key.replace("_", "."): value for key, value in options.items()}
+        # In a group of KIP-848 these are the broker's.
+        times = (
+            {}
+            if settings.get("group.protocol") == "consumer"
+            else {"session.timeout.ms": 30_000, "heartbeat.interval.ms": 500}
+        )
         self.values: list[bytes] = []
         self.consumer = Consumer(
             {
@@ -68,8 +84,7 @@ class Reader:
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 30_000,
-                "heartbeat.interval.ms": 500,
+                **times,
                 **settings,
             }
         )
@@ -89,6 +104,9 @@ class Reader:
         except KafkaException as error:
             if error.args[0].code() != KafkaError._NO_OFFSET:
                 raise
+
+    def has_read_a_topic(self) -> bool:
+        return len(self.values) == RECORDS
 
     @property
     def partitions(self) -> set[int]:
@@ -113,7 +131,7 @@ def share_all(readers: list[Reader]) -> bool:
 def test_members_come_and_go_and_each_record_is_read_once(broker: RunningBroker, strategy: str) -> None:
     topic = f"shared-{strategy}"
     expected = filled_topic(broker, topic)
-    options = {"partition_assignment_strategy": strategy}
+    options = STRATEGIES[strategy]
     first = Reader(broker, topic, topic, **options)
     read_until([first], lambda: len(first.values) == RECORDS)
     first.consumer.commit(asynchronous=False)
@@ -137,9 +155,10 @@ def test_members_come_and_go_and_each_record_is_read_once(broker: RunningBroker,
 _CRASHING_MEMBER = """
 import sys
 from confluent_kafka import Consumer
-address, topic = sys.argv[1:]
+address, topic, protocol = sys.argv[1:]
+times = {"session.timeout.ms": 6000} if protocol == "classic" else {}
 consumer = Consumer({"log_level": 0, "bootstrap.servers": address, "group.id": topic, "auto.offset.reset": "earliest",
-                     "session.timeout.ms": 6000, "enable.auto.commit": False})
+                     "group.protocol": protocol, "enable.auto.commit": False, **times})
 consumer.subscribe([topic])
 while True:
     for message in consumer.consume(10, 0.1):
@@ -148,10 +167,12 @@ while True:
 
 
 @pytest.mark.slow
-def test_a_member_that_crashes_is_replaced_and_every_record_is_read(broker: RunningBroker) -> None:
-    topic = "crashing"
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_crashes_is_replaced_and_every_record_is_read(broker: RunningBroker, protocol: str) -> None:
+    topic = f"crashing-{protocol}"
     expected = filled_topic(broker, topic)
-    process = subprocess.Popen([sys.executable, "-c", _CRASHING_MEMBER, broker.address, topic], stdout=subprocess.PIPE)
+    command = [sys.executable, "-c", _CRASHING_MEMBER, broker.address, topic, protocol]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         assert process.stdout.readline()
@@ -159,7 +180,7 @@ def test_a_member_that_crashes_is_replaced_and_every_record_is_read(broker: Runn
     finally:
         process.kill()
         process.communicate()
-    survivor = Reader(broker, topic, topic)
+    survivor = Reader(broker, topic, topic, group_protocol=protocol)
     read_until([survivor], lambda: len(survivor.values) == RECORDS)
     assert sorted(survivor.values) == sorted(expected)
     survivor.consumer.close()
@@ -185,6 +206,33 @@ def test_a_static_member_starts_again_without_a_rebalance(broker: RunningBroker)
     for reader in readers:
         reader.consumer.close()
     assert len(generations) <= 2
+
+
+def test_a_static_member_of_a_consumer_group_gets_back_what_it_had(broker: RunningBroker) -> None:
+    topic = "static-consumer"
+    filled_topic(broker, topic)
+    options = [CONSUMER | {"group_instance_id": f"instance-{number}"} for number in range(2)]
+    readers = [Reader(broker, topic, topic, **each) for each in options]
+    read_until(readers, lambda: share_all(readers))
+    before = readers[1].partitions
+    readers[1].consumer.close()
+    readers[1] = Reader(broker, topic, topic, **options[1])
+    read_until(readers, lambda: readers[1].partitions == before)
+    assert share_all(readers)
+    for reader in readers:
+        reader.consumer.close()
+
+
+def test_a_group_changes_its_protocol_while_it_is_empty(broker: RunningBroker) -> None:
+    topic = "changing"
+    expected = filled_topic(broker, topic)
+    for number, options in enumerate(({}, CONSUMER, {})):
+        reader = Reader(broker, topic, topic, **options)
+        read_until([reader], reader.has_read_a_topic)
+        reader.consumer.commit(asynchronous=False)
+        reader.consumer.close()
+        assert sorted(reader.values) == sorted(expected)
+        expected = fill(broker, topic, (number + 1) * RECORDS)
 
 
 def test_kafka_python_shares_a_group_and_goes_on_where_it_stopped(broker: RunningBroker) -> None:
@@ -267,12 +315,13 @@ def test_acknowledged_commits_survive_kill_9(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_members_go_on_after_the_broker_was_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_go_on_after_the_broker_was_killed(tmp_path: Path, protocol: str) -> None:
     log_dir = tmp_path / "log"
     broker = start_broker(log_dir, properties=PROPERTIES)
     try:
         expected = filled_topic(broker, "t")
-        readers = [Reader(broker, "g", "t") for _ in range(2)]
+        readers = [Reader(broker, "g", "t", group_protocol=protocol) for _ in range(2)]
         read_until(readers, lambda: share_all(readers) and sum(len(reader.values) for reader in readers) >= RECORDS)
         for reader in readers:
             reader.commit()

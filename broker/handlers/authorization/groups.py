@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.features import GROUP_VERSION
 from highwater.broker.handlers.authorization.access import (
     GROUP_DENIED,
+    MESSAGES,
     TOPIC_DENIED,
     TRANSACTION_DENIED,
     Access,
@@ -133,6 +135,64 @@ def describe_groups(access: Access, request: Any, handle: Handle) -> Reply:
         return answer | {"groups": [*groups, *told]}
 
     return after(handle(replace(request, groups=allowed)), tell)
+
+
+def consumer_group_heartbeat(access: Access, request: Any, handle: Handle) -> Reply:
+    """READ on the group and DESCRIBE on each topic that is named, where there are consumer groups at all."""
+    node, group_id = access.node, request.group_id
+    error_code = None
+    if not node.features.level(GROUP_VERSION) and not node.groups.has_consumers(group_id):
+        return handle(request)
+    if not access.to_group(Operation.READ, group_id):
+        error_code = GROUP_DENIED
+    elif divided(request.subscribed_topic_names or (), partial(access.to_topic, Operation.DESCRIBE))[1]:
+        error_code = TOPIC_DENIED
+    if error_code is None:
+        return handle(request)
+    return {
+        "error_code": error_code,
+        "error_message": MESSAGES[error_code],
+        "member_id": request.member_id,
+        "member_epoch": request.member_epoch,
+    }
+
+
+def consumer_group_describe(access: Access, request: Any, handle: Handle) -> Reply:
+    """DESCRIBE on the group, and on each topic of its members: else the answer has nothing of the group."""
+    allowed, refused = divided(request.group_ids, partial(access.to_group, Operation.DESCRIBE))
+    told = [_not_described(name, GROUP_DENIED) for name in paced(refused)]
+
+    def tell(answer: Answer) -> Answer:
+        return answer | {"groups": [*map(visible, paced(answer["groups"])), *told]}
+
+    def visible(group: Answer) -> Answer:
+        topics = {
+            topic["topic_name"]
+            for member in group["members"]
+            for part in ("assignment", "target_assignment")
+            for topic in member[part]["topic_partitions"]
+        } | {name for member in group["members"] for name in member["subscribed_topic_names"]}
+        if not all(access.to_topic(Operation.DESCRIBE, name, is_told=False) for name in topics):
+            return _not_described(group["group_id"], TOPIC_DENIED)
+        if "authorized_operations" in group:
+            operations = access.client.operations(ResourceType.GROUP, group["group_id"])
+            return group | {"authorized_operations": operations}
+        return group
+
+    return after(handle(replace(request, group_ids=allowed)), tell)
+
+
+def _not_described(group_id: str, error_code: ErrorCode) -> Answer:
+    return {
+        "error_code": error_code,
+        "error_message": MESSAGES[error_code],
+        "group_id": group_id,
+        "group_state": "",
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": [],
+    }
 
 
 def list_groups(access: Access, request: Any, handle: Handle) -> Reply:

@@ -109,8 +109,9 @@ APIS: Final = {
         Api(61, "describe_producers", 0, 0, 0),
         Api(65, "describe_transactions", 0, 0, 0),
         Api(66, "list_transactions", 0, 2, 0),
-        # Refused, as Kafka does where `group.version` is 0: librdkafka waits for ever where the API is not there.
+        # Refused where `group.version` is 0, as by Kafka: librdkafka waits for ever where the API is not there.
         Api(68, "consumer_group_heartbeat", 0, 1, 0, items_max=ONE_STEP_ITEMS_MAX),
+        Api(69, "consumer_group_describe", 0, 1, 0),
         Api(GET_TELEMETRY_SUBSCRIPTIONS, "get_telemetry_subscriptions", 0, 0, 0),
         Api(PUSH_TELEMETRY, "push_telemetry", 0, 0, 0),
         Api(74, "list_config_resources", 0, 1, 0),

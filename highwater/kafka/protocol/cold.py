@@ -306,6 +306,8 @@ def _implicit_default(hint: Any) -> object:
         return None
     if typing.get_origin(hint) is tuple:
         return ()
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return _builder(hint, lambda: iter(()))({})
     for kind, default in (
         (ErrorCode, ErrorCode.none),
         (bool, False),

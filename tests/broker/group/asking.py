@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -60,6 +61,21 @@ class GroupHarness(NodeHarness):
         synced = self.sync(given.member_id, joined.answer.generation_id, group=group)
         assert synced.error_code == ErrorCode.none
         return str(given.member_id)
+
+    def beat(self, member_id: str, epoch: int = 0, *, group: str = "g", version: int = 1, **fields: Any) -> Any:
+        """A heartbeat of a member of a consumer group. With the epoch 0 it joins and reads `t`."""
+        joining = {"rebalance_timeout": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+        told = (joining if epoch == 0 else {"topic_partitions": None}) | fields
+        if isinstance(owned := told["topic_partitions"], set):
+            told["topic_partitions"] = [{"topic_id": self.topic_id("t"), "partitions": sorted(owned)}]
+        return self.ask(
+            "consumer_group_heartbeat", version, group_id=group, member_id=member_id, member_epoch=epoch, **told
+        )
+
+    def topic_id(self, name: str) -> UUID:
+        topic = self.node.partitions.topic(name)
+        assert topic is not None
+        return topic.topic_id
 
     def commit(
         self,

@@ -129,13 +129,14 @@ class Script:
 
     def _leave(self, *members: str, instance: str | None = None) -> None:
         leavers = [Leaver(member) for member in members] or [Leaver("", instance)]
-        outcomes, effects = self._group.leave(leavers, self._now)
-        self._lines.append(" ".join(outcome.name for outcome in outcomes))
-        self._apply(effects)
+
+        told: list[ErrorCode] = []
+        self._apply(self._group.leave(leavers, told.extend, self._now))
+        self._lines.insert(0, " ".join(outcome.name for outcome in told))
 
     def _commit(self, member: str, generation: str, instance: str | None = None) -> None:
         committer = Committer("" if member == "-" else member, instance, int(generation))
-        refusal = self._group.check_commit(committer, self._now)
+        refusal = self._group.check_commit(committer, (), self._now)
         self._lines.append("none" if refusal is None else refusal.name)
 
     def _advance(self, duration_ms: str) -> None:
@@ -180,6 +181,7 @@ class Script:
             if isinstance(effect, Answer):
                 effect.deliver()
                 continue
+            assert isinstance(effect, Store)
             ((_, value),) = effect.records
             assert value is not None
             stored = decode_group(value)

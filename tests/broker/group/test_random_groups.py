@@ -80,6 +80,7 @@ class AnyOrder(RuleBasedStateMachine):
             if isinstance(effect, Answer):
                 effect.deliver()
             else:
+                assert isinstance(effect, Store)
                 ((_, value),) = effect.records
                 assert value is not None
                 assert encode_group(decode_group(value)) == value
@@ -111,13 +112,12 @@ class AnyOrder(RuleBasedStateMachine):
     def beat(self, which: int, instance: str | None) -> None:
         member_id = self.known_ids[-1 - which % min(len(self.known_ids), 8)]
         self.group.heartbeat(member_id, instance, self.group.generation_id, self.now)
-        self.group.check_commit(Committer(member_id, instance, self.group.generation_id), self.now)
+        self.group.check_commit(Committer(member_id, instance, self.group.generation_id), (), self.now)
 
     @rule(which=st.integers(0, 100), instance=INSTANCES)
     def leave(self, which: int, instance: str | None) -> None:
         member_id = self.known_ids[-1 - which % min(len(self.known_ids), 8)]
-        _, effects = self.group.leave([Leaver(member_id, instance)], self.now)
-        self.apply(effects)
+        self.apply(self.group.leave([Leaver(member_id, instance)], lambda outcomes: None, self.now))
 
     @rule(which=st.integers(0, 100))
     def everybody_joins_again(self, which: int) -> None:

@@ -275,7 +275,8 @@ def test_whoever_is_denied_such_a_change_is_told_of_as_denied(audited: Audited) 
 
 UNTOLD = {
     "it changes nothing": (
-        "api_versions describe_acls describe_client_quotas describe_cluster describe_configs describe_groups "
+        "api_versions consumer_group_describe "
+        "describe_acls describe_client_quotas describe_cluster describe_configs describe_groups "
         "describe_log_dirs describe_producers describe_transactions describe_user_scram_credentials fetch "
         "describe_topic_partitions list_config_resources "
         "list_groups list_offsets list_partition_reassignments list_transactions offset_fetch offset_for_leader_epoch"

@@ -32,7 +32,6 @@ BY_ID = {"metadata": 10, "produce": 13}
 # Everybody may ask these, and learns nothing of what he may not see.
 OPEN = {
     "api_versions",
-    "consumer_group_heartbeat",
     "get_telemetry_subscriptions",
     "push_telemetry",
     "sasl_handshake",
@@ -348,6 +347,34 @@ class TestGroupsAndTransactions:
             (told,) = (answer.groups[0] if version >= 8 else answer).topics
             key = guarded.topic_key("u", is_by_id=version >= 10)
             assert {name: getattr(told, name) for name in key} == key
+
+    def test_a_consumer_group_is_told_with_all_its_topics_or_not_at_all(self, guarded: NodeHarness) -> None:
+        guarded.ask("find_coordinator", 3, key="g", key_type=0)
+        allow(guarded, GROUP, "g", Operation.READ)
+
+        def join() -> ErrorCode:
+            answer = guarded.ask(
+                "consumer_group_heartbeat", 1, group_id="g", member_id="m", member_epoch=0, rebalance_timeout=1000,
+                subscribed_topic_names=["t"], topic_partitions=[],
+            )  # fmt: skip
+            return ErrorCode(answer.error_code)
+
+        def describe() -> Any:
+            (group,) = guarded.ask(
+                "consumer_group_describe", 1, group_ids=["g"], include_authorized_operations=True
+            ).groups
+            return group
+
+        allow(guarded, CLUSTER, CLUSTER_NAME, Operation.CREATE)
+        guarded.ask("find_coordinator", 3, key="g", key_type=0)
+        guarded.scheduler.run()
+        assert join() == ErrorCode.topic_authorization_failed
+        allow(guarded, TOPIC, "t", Operation.DESCRIBE)
+        assert join() == ErrorCode.none
+        assert len(describe().members) == 1
+        assert describe().authorized_operations == 1 << Operation.READ | 1 << Operation.DESCRIBE
+        allow(guarded, TOPIC, "t", Operation.DESCRIBE, deny=True)
+        assert (describe().error_code, describe().members) == (ErrorCode.topic_authorization_failed, ())
 
     def test_offsets_by_topic_id_are_guarded_by_the_name(self, guarded: NodeHarness) -> None:
         commit_to_t_and_u(guarded)

@@ -113,6 +113,8 @@ class TestMembers:
 
     @pytest.mark.parametrize("version", versions("consumer_group_heartbeat"))
     def test_the_consumer_protocol_is_refused_with_the_way_out(self, node: GroupHarness, version: int) -> None:
+        update = {"feature": "group.version", "max_version_level": 0, "upgrade_type": 2}
+        assert not node.ask("update_features", 2, timeout=1000, feature_updates=[update]).error_code
         answer = node.ask("consumer_group_heartbeat", version, group_id="g", member_id="m", member_epoch=0)
         assert (answer.error_code, answer.member_id, answer.member_epoch) == (ErrorCode.unsupported_version, "m", 0)
         assert "group.protocol=classic" in answer.error_message
@@ -495,7 +497,7 @@ class TestComingBack:
         node.commit({T0: 1})
         partition = node.node.partitions.find(OFFSETS_TOPIC, 103 % 3)
         assert partition is not None
-        partition.append(memoryview(encode_batch([Record(b"\x00\x00", b"\x00\x03\x00\x01g", 0)])), -1, 0)
+        partition.append(memoryview(encode_batch([Record(b"\x00\x00", b"\x00\x0a\x00\x01g", 0)])), -1, 0)
         assert make().fetch_offsets() == {T0: (1, "")}
 
     def test_without_its_topic_every_group_is_gone(self, node: GroupHarness) -> None:

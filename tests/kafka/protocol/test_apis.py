@@ -66,6 +66,7 @@ BOUNDS: dict[int, tuple[int | None, int | None, range]] = {
     65: (None, 0, range(1)),
     66: (None, 0, range(3)),
     68: (1, 1, range(2)),  # Kafka 4
+    69: (1, 0, range(2)),  # Kafka 4
     71: (0, 0, range(1)),  # Kafka 4
     72: (0, 0, range(1)),  # Kafka 4
     74: (None, 0, range(2)),  # Kafka 4
@@ -126,6 +127,7 @@ PARITY: dict[int, tuple[int, int]] = {
     65: (0, 0),
     66: (0, 2),
     68: (0, 1),
+    69: (0, 1),
     71: (0, 0),
     72: (0, 0),
     74: (0, 1),

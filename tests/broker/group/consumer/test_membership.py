@@ -1,0 +1,191 @@
+"""Events of a consumer group wait for the log, one after the other; what the log refuses has not been."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from highwater.broker.group.assignors.known import ASSIGNORS
+from highwater.broker.group.consumer.events import ConsumerSettings, HeartbeatAnswer, HeartbeatRequest, KnownTopic
+from highwater.broker.group.consumer.group import ConsumerGroup
+from highwater.broker.group.consumer.membership import ConsumerMembership, World
+from highwater.broker.group.events import Answer, Effect, Leaver, Now, Store
+from highwater.broker.slices import run
+
+TOPIC = UUID(int=1)
+SETTINGS = ConsumerSettings(45_000, 5_000, 0, 1_000, ASSIGNORS)
+
+
+class Members:
+    """A group whose appends end when they are told to."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.partition_count = 2
+        self.stores: list[Store] = []
+        world = World(
+            SETTINGS,
+            600_000,
+            lambda name: KnownTopic(TOPIC, self.partition_count) if name == "t" else None,
+            lambda: ("t",),
+            lambda: self.partition_count,
+        )
+        self.members = ConsumerMembership(ConsumerGroup("g"), world)
+
+    @property
+    def now(self) -> Now:
+        return Now(self.now_ms, 1_700_000_000_000 + self.now_ms)
+
+    def do(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Answer):
+                effect.deliver()
+            elif isinstance(effect, Store):
+                assert effect.is_patient
+                self.stores.append(effect)
+                assert len(self.stores) == 1, "one append is under way"
+            else:
+                self.do(run(effect.steps))
+
+    def end_append(self, error: ErrorCode = ErrorCode.none) -> None:
+        store = self.stores.pop()
+        self.do(self.members.stored(store, error, self.now))
+
+    def beat(self, member_id: str, epoch: int = 0, **fields: Any) -> list[HeartbeatAnswer]:
+        """What the member is answered, now or later."""
+        joining: dict[str, Any] = {"rebalance_timeout_ms": 60_000, "topics": frozenset(["t"]), "owned": {}}
+        answers: list[HeartbeatAnswer] = []
+        request = HeartbeatRequest(member_id, epoch, **((joining if epoch == 0 else {}) | fields))
+        self.do(self.members.heartbeat(request, lambda _: True, answers.append, self.now))
+        return answers
+
+    def advance(self, duration_ms: int) -> None:
+        self.now_ms += duration_ms
+        while (wake_ms := self.members.wake_ms) is not None and wake_ms <= self.now_ms:
+            self.do(self.members.tick(self.now))
+
+
+@pytest.fixture
+def group() -> Members:
+    """A group with the member a, that has both partitions."""
+    group = Members()
+    joined = group.beat("a")
+    assert not joined
+    group.end_append()
+    assert (joined[0].member_epoch, joined[0].assignment) == (1, {TOPIC: frozenset([0, 1])})
+    return group
+
+
+def test_a_heartbeat_that_writes_nothing_does_not_wait(group: Members) -> None:
+    joining = group.beat("b")
+    assert group.stores
+    assert [answer.member_epoch for answer in group.beat("a", 1)] == [1]
+    assert not joining
+    group.end_append()
+    assert joining[0].member_epoch == 2
+
+
+def test_what_writes_waits_for_its_turn(group: Members) -> None:
+    first, second = group.beat("b"), group.beat("c")
+    group.end_append()
+    assert (len(first), len(second)) == (1, 0)
+    group.end_append()
+    assert second[0].member_epoch == 3
+
+
+def test_a_member_waits_behind_itself(group: Members) -> None:
+    group.beat("b")
+    leaving = group.beat("a", -1)
+    late = group.beat("a", 1)
+    group.end_append()
+    assert not leaving
+    assert not late
+    group.end_append()
+    assert leaving[0].member_epoch == -1
+    assert late[0].error_code is ErrorCode.unknown_member_id
+
+
+@pytest.mark.parametrize("error", [ErrorCode.not_coordinator, ErrorCode.coordinator_not_available])
+def test_what_the_log_refuses_has_not_been(group: Members, error: ErrorCode) -> None:
+    first, second = group.beat("b"), group.beat("c")
+    group.end_append(error)
+    assert (first[0].error_code, first[0].assignment) == (error, None)
+    assert set(group.members.group.members) == {"a"}
+    group.end_append()
+    assert (second[0].error_code, second[0].member_epoch) == (ErrorCode.none, 2)
+    assert set(group.members.group.members) == {"a", "c"}
+
+
+def test_partitions_are_free_only_when_the_log_has_it(group: Members) -> None:
+    group.beat("b")
+    group.end_append()
+    group.beat("a", 1)
+    group.end_append()
+    (kept,) = group.members.group.current["a"].assigned[TOPIC]
+    given_up = group.beat("a", 1, owned={TOPIC: frozenset([kept])})
+    waiting = group.beat("b", 2)
+    assert not given_up
+    assert waiting[0].assignment is None
+    group.end_append(ErrorCode.coordinator_not_available)
+    assert group.beat("b", 2)[0].assignment is None
+    group.beat("a", 1, owned={TOPIC: frozenset([kept])})
+    group.end_append()
+    told = group.beat("b", 2)
+    group.end_append()
+    assert told[0].assignment == {TOPIC: frozenset([1 - kept])}
+
+
+def test_members_whose_time_is_up_go_when_the_log_takes_it(group: Members) -> None:
+    def wake_ms() -> int | None:
+        return group.members.wake_ms
+
+    group.advance(45_000)
+    assert wake_ms() is None, "it is under way"
+    group.end_append(ErrorCode.coordinator_not_available)
+    assert wake_ms() == 46_000, "not at once again"
+    group.advance(1_000)
+    group.end_append()
+    assert group.members.is_empty
+    assert wake_ms() is None
+
+
+def test_a_member_is_not_welcomed_while_it_is_removed(group: Members) -> None:
+    group.advance(45_000)
+    late = group.beat("a", 1)
+    assert not late
+    group.end_append()
+    assert late[0].error_code is ErrorCode.unknown_member_id
+
+
+def test_a_member_that_is_heard_in_time_stays(group: Members) -> None:
+    group.advance(44_999)
+    assert group.beat("a", 1)
+    group.advance(1)
+    assert not group.stores
+    assert group.members.wake_ms == 89_999
+
+
+def test_who_waits_is_answered_when_the_group_goes_elsewhere(group: Members) -> None:
+    removed: list[ErrorCode] = []
+    first, second = group.beat("b"), group.beat("c")
+    group.do(group.members.leave([Leaver("a")], removed.extend, group.now))
+    group.do(group.members.die(ErrorCode.not_coordinator))
+    assert [answer.error_code for answer in (*first, *second)] == [ErrorCode.not_coordinator] * 2
+    assert removed == [ErrorCode.not_coordinator]
+    group.end_append()
+    assert set(group.members.group.members) == {"a"}
+    assert group.beat("a", 1)[0].error_code is ErrorCode.not_coordinator
+    assert group.members.wake_ms is None
+
+
+def test_a_topic_that_changed_is_seen_though_the_log_refused_it_first(group: Members) -> None:
+    group.partition_count = 3
+    group.beat("a", 1)
+    group.end_append(ErrorCode.coordinator_not_available)
+    told = group.beat("a", 1)
+    group.end_append()
+    assert told[0].assignment == {TOPIC: frozenset([0, 1, 2])}
