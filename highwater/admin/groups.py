@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import MemberAssignment, MemberDescription  # type: ignore[attr-defined]
 from kio.schema.errors import ErrorCode
 
 from highwater.admin.client import (
@@ -169,11 +170,16 @@ def groups(
 def _states(cluster: Cluster) -> dict[str, str]:
     """Return the state of each group by its name."""
     listed = result_of("groups", cluster.admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S))
-    return {found.group_id: _state_name(found.state) for found in listed.valid}
+    return {found.group_id: _state_name(cluster, found.group_id, found.state) for found in listed.valid}
 
 
-def _state_name(state: ConsumerGroupState | None) -> str:
+def _state_name(cluster: Cluster, group: str, state: ConsumerGroupState | None) -> str:
     """Kafka's name of a state; librdkafka's PREPARING_REBALANCING is Kafka's PreparingRebalance."""
+    if state is ConsumerGroupState.UNKNOWN:
+        # librdkafka lacks the names of two states of groups of KIP-848: Assigning and Reconciling.
+        wanted = {"group_ids": [group], "include_authorized_operations": False}
+        answer = coordinator_of(cluster, group, GROUP).ask("consumer_group_describe", 0, **wanted)
+        return str(answer.groups[0].group_state) or "Unknown"
     if state is None:
         return "Unknown"
     return "".join(word.capitalize() for word in state.name.split("_")).replace("Rebalancing", "Rebalance")
@@ -197,10 +203,13 @@ class Member(NamedTuple):
     client_id: str
     host: str
     partitions: list[Partition]
+    coming: list[Partition]
+    """Partitions of a member of KIP-848 that it is to have, and does not have yet."""
 
 
 class GroupState(NamedTuple):
     name: str
+    kind: str
     state: str
     assignor: str
     coordinator: int | None
@@ -254,19 +263,23 @@ def _describe(cluster: Cluster, names: list[str]) -> list[GroupState]:
     states = []
     for name in names:
         found = result_of(f"group {name}", futures[name])
-        members = [
-            Member(
-                member.member_id,
-                member.group_instance_id,
-                member.client_id,
-                member.host.removeprefix("/"),
-                sorted((tp.topic, tp.partition) for tp in member.assignment.topic_partitions),
-            )
-            for member in found.members
-        ]
         coordinator = found.coordinator.id if found.coordinator is not None else None
-        states.append(GroupState(name, _state_name(found.state), found.partition_assignor, coordinator, members))
+        state = _state_name(cluster, name, found.state)
+        members = [_member(member) for member in found.members]
+        kind = found.type.name.lower()
+        states.append(GroupState(name, kind, state, found.partition_assignor, coordinator, members))
     return states
+
+
+def _member(found: MemberDescription) -> Member:
+    partitions = _partitions(found.assignment)
+    coming = _partitions(found.target_assignment) - partitions
+    host = found.host.removeprefix("/")
+    return Member(found.member_id, found.group_instance_id, found.client_id, host, sorted(partitions), sorted(coming))
+
+
+def _partitions(assignment: MemberAssignment | None) -> set[Partition]:
+    return set() if assignment is None else {(tp.topic, tp.partition) for tp in assignment.topic_partitions}
 
 
 def _committed(cluster: Cluster, group: str) -> dict[Partition, int]:
@@ -360,6 +373,7 @@ def _print_described(states: list[GroupState], members: bool, as_json: bool) -> 
             [
                 {
                     "group": state.name,
+                    "kind": state.kind,
                     "state": state.state,
                     "assignor": state.assignor,
                     "coordinator": state.coordinator,
@@ -370,6 +384,7 @@ def _print_described(states: list[GroupState], members: bool, as_json: bool) -> 
                             "client_id": member.client_id,
                             "host": member.host,
                             "partitions": [{"topic": topic, "partition": index} for topic, index in member.partitions],
+                            "coming": [{"topic": topic, "partition": index} for topic, index in member.coming],
                         }
                         for member in state.members
                     ],
@@ -383,17 +398,21 @@ def _print_described(states: list[GroupState], members: bool, as_json: bool) -> 
                 say("")
             say(f"Group: {state.name}  State: {state.state}  Members: {len(state.members)}")
             print_table(
-                ("Member", "Client", "Host", "Partitions"),
+                ("Member", "Client", "Host", "Partitions", "Coming"),
                 [
-                    (m.instance_id or m.member_id, m.client_id, m.host, " ".join(f"{t}-{i}" for t, i in m.partitions))
+                    (m.instance_id or m.member_id, m.client_id, m.host, _names(m.partitions), _names(m.coming))
                     for m in state.members
                 ],
             )
     else:
         print_table(
-            ("Group", "State", "Members", "Assignor", "Coordinator"),
-            [(s.name, s.state, len(s.members), s.assignor, s.coordinator) for s in states],
+            ("Group", "Kind", "State", "Members", "Assignor", "Coordinator"),
+            [(s.name, s.kind, s.state, len(s.members), s.assignor, s.coordinator) for s in states],
         )
+
+
+def _names(partitions: Iterable[Partition]) -> str:
+    return " ".join(f"{topic}-{index}" for topic, index in partitions)
 
 
 # Changing

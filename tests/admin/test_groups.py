@@ -46,9 +46,10 @@ def committed(broker: RunningBroker, group: str) -> dict[tuple[str, int], tuple[
 
 
 @contextmanager
-def member(broker: RunningBroker, group: str, topic: str) -> Iterator[None]:
+def member(broker: RunningBroker, group: str, topic: str, *options: str) -> Iterator[None]:
     """A consumer of the group that has its partitions."""
     command = [*COMMAND, "consume", "-b", broker.address, "--topic", topic, "--group", group, "--from-beginning"]
+    command += options
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[3]
     ) as process:
@@ -127,19 +128,23 @@ def test_offsets_are_deleted(broker: RunningBroker) -> None:
 
 
 @pytest.mark.clients
-def test_a_group_in_use_is_shown_and_left_alone(broker: RunningBroker) -> None:
-    make_topic(broker, "used", 3)
-    with member(broker, "used-group", "used"):
-        (described,) = groups(broker, "--describe", "--group", "used-group", "--members", "--json").json
-        assert (described["state"], described["assignor"]) == ("Stable", "range")
+@pytest.mark.parametrize(("kind", "assignor"), [("classic", "range"), ("consumer", "uniform")])
+def test_a_group_in_use_is_shown_and_left_alone(broker: RunningBroker, kind: str, assignor: str) -> None:
+    topic, group = f"used-{kind}", f"group-{kind}"
+    make_topic(broker, topic, 3)
+    with member(broker, group, topic, "--consumer-property", f"group.protocol={kind}"):
+        assert {"group": group, "state": "Stable"} in groups(broker, "--list", "--json").json
+        (described,) = groups(broker, "--describe", "--group", group, "--members", "--json").json
+        assert (described["kind"], described["state"], described["assignor"]) == (kind, "Stable", assignor)
         (only,) = described["members"]
-        assert (only["host"], only["partitions"]) == ("127.0.0.1", [{"topic": "used", "partition": 0}])
-        assert "used-0" in groups(broker, "--describe", "--group", "used-group", "--members").output
-        assert "Stable" in groups(broker, "--describe", "--group", "used-group", "--state").output
-        assert "rdkafka@127.0.0.1" in groups(broker, "--describe", "--group", "used-group").output
+        assert (only["host"], only["partitions"]) == ("127.0.0.1", [{"topic": topic, "partition": 0}])
+        assert only["coming"] == []
+        assert f"{topic}-0" in groups(broker, "--describe", "--group", group, "--members").output
+        assert "Stable" in groups(broker, "--describe", "--group", group, "--state").output
+        assert "rdkafka@127.0.0.1" in groups(broker, "--describe", "--group", group).output
         for arguments, word in (
-            (("--reset-offsets", "--group", "used-group", "--topic", "used", "--to-earliest"), "no members"),
-            (("--delete", "--group", "used-group"), "not empty"),
+            (("--reset-offsets", "--group", group, "--topic", topic, "--to-earliest"), "no members"),
+            (("--delete", "--group", group), "not empty"),
         ):
             refused = groups(broker, *arguments)
             assert (refused.exit_code, refused.output) == (1, "")
