@@ -141,6 +141,8 @@ class Member:
     instance_id: str = ""
     """`group.instance.id` of a static member."""
     assigned: tuple[TopicPartition, ...] = ()
+    coming: tuple[TopicPartition, ...] = ()
+    """What a member of a group of KIP-848 is to have, and does not have yet."""
 
 
 NO_MEMBER: Final = Member("", "", "")

@@ -130,12 +130,19 @@ def consumer_group_describe(groups: Collection[str]) -> Request[dict[str, Descri
 
 
 def _consumer_member(member: Any) -> Member:
-    assigned = [
-        (topic.topic_name, partition) for topic in member.assignment.topic_partitions for partition in topic.partitions
-    ]
+    assigned, target = _partitions(member.assignment), _partitions(member.target_assignment)
     return Member(
-        member.member_id, member.client_id, _host(member.client_host), member.instance_id or "", tuple(sorted(assigned))
+        member.member_id,
+        member.client_id,
+        _host(member.client_host),
+        member.instance_id or "",
+        tuple(sorted(assigned)),
+        tuple(sorted(target - assigned)),
     )
+
+
+def _partitions(assignment: Any) -> set[TopicPartition]:
+    return {(topic.topic_name, partition) for topic in assignment.topic_partitions for partition in topic.partitions}
 
 
 def _host(text: str) -> str:

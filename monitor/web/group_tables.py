@@ -185,6 +185,7 @@ _MEMBERS: Final[tuple[Column[Member], ...]] = (
     Column("client_id", "Client", NAME, lambda r: r.client_id),
     Column("host", "Host", NAME, lambda r: r.host),
     Column("partitions", "Partitions", COUNT, lambda r: len(r.assigned)),
+    Column("coming", "To come", COUNT, lambda r: len(r.coming)),
     Column("instance_id", "Static id", NAME_IF_ANY, lambda r: r.instance_id),
     Column("member_id", "Member id", NAME, lambda r: r.member_id),
 )

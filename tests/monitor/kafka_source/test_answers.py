@@ -167,6 +167,7 @@ def test_consumer_group_describe() -> None:
     assignment = kip_848.Assignment(
         topic_partitions=(kip_848.TopicPartitions(topic_id=UUID(int=1), topic_name="t", partitions=(1, 0)),)
     )
+    more = kip_848.TopicPartitions(topic_id=UUID(int=2), topic_name="u", partitions=(0,))
     member = kip_848.Member(
         member_id="m",
         instance_id=None,
@@ -177,7 +178,7 @@ def test_consumer_group_describe() -> None:
         subscribed_topic_names=("t",),
         subscribed_topic_regex=None,
         assignment=assignment,
-        target_assignment=assignment,
+        target_assignment=kip_848.Assignment(topic_partitions=(*assignment.topic_partitions, more)),
     )
     group = kip_848.DescribedGroup(
         error_code=ErrorCode.none,
@@ -195,7 +196,8 @@ def test_consumer_group_describe() -> None:
     answer = kip_848.ConsumerGroupDescribeResponse(throttle_time=timedelta(), groups=(group,))
     entity_writer(kip_848.ConsumerGroupDescribeResponse)(frame, answer)
     found = read_answer(consumer_group_describe(["g"]), 0, 7, memoryview(frame.getvalue()))
-    assert found == {"g": (0, "Reconciling", "uniform", (Member("m", "c", "h", "", (("t", 0), ("t", 1))),))}
+    member = Member("m", "c", "h", "", (("t", 0), ("t", 1)), (("u", 0),))
+    assert found == {"g": (0, "Reconciling", "uniform", (member,))}
 
 
 @pytest.mark.parametrize("version", range(2, 5))

@@ -22,7 +22,8 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.clients
 
 
-def test_a_broker_that_runs_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "assignor"), [("classic", "range"), ("consumer", "uniform")])
+def test_a_broker_that_runs_alone(tmp_path: Path, kind: str, assignor: str) -> None:
     with running_broker(tmp_path / "log", properties=["group.initial.rebalance.delay.ms=0"]) as broker:
         properties = {"bootstrap.servers": broker.address}
         admin = fill(broker.address, 1)
@@ -31,7 +32,8 @@ def test_a_broker_that_runs_alone(tmp_path: Path) -> None:
         open_transaction.begin_transaction()
         open_transaction.produce("empty", b"x", partition=1)
         open_transaction.flush(60)
-        consumer = Consumer(properties | {"group.id": "busy", "client.id": "me", "auto.offset.reset": "earliest"})
+        options = {"group.id": "busy", "client.id": "me", "auto.offset.reset": "earliest", "group.protocol": kind}
+        consumer = Consumer(properties | options)
         try:
             consumer.subscribe(["orders"])
             wait_until(lambda: consumer.poll(0.1) is not None, "a record")
@@ -41,9 +43,10 @@ def test_a_broker_that_runs_alone(tmp_path: Path) -> None:
             undecided = found.topics["empty"].partitions[1]
             assert (undecided.end_offset, undecided.last_stable_offset) == (1, 0)
             busy = found.groups["busy"]
-            assert (busy.state, busy.protocol, busy.coordinator) == (GroupState.STABLE, "range", 0)
+            assert (busy.state, busy.kind, busy.protocol, busy.coordinator) == (GroupState.STABLE, kind, assignor, 0)
             (member,) = busy.members
             assert (member.client_id, member.assigned) == ("me", (("orders", 0), ("orders", 1), ("orders", 2)))
+            assert member.coming == ()
             assert found.cluster_id == broker.cluster_id
             sizes = [partition.size_bytes[0] for partition in found.topics["orders"].partitions]
             assert all(size > 0 for size in sizes)
