@@ -9,7 +9,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from tests.broker.running import RunningBroker, running_broker
+from tests.broker.running import RunningBroker, running_broker, start_broker
 from tests.broker.telemetry.payloads import headers_of
 from tests.compat.apache_kafka.case import CODECS, case, succeed
 from tests.compat.apache_kafka.dump import assert_no_complaints
@@ -208,3 +208,55 @@ def newest_client_metrics(broker: RunningBroker) -> None:
     assert _succeed(broker, "ClientMetricsCommand", "--list").split() == []
     assert broker.stop() == 0
     assert_no_complaints(broker.log_dir)
+
+
+@case
+def newest_consumer_groups(broker: RunningBroker) -> None:
+    """Groups of KIP-848: two members share a topic over a kill of the broker, and Kafka can read their records."""
+    _succeed(broker, "TopicCommand", "--create", "--topic", "shared", "--partitions", "4")
+    group = ("--group-id", "sharing", "--group-protocol", "consumer", "--reset-policy", "earliest", "--verbose")
+    member = (f"{TOOLS}.VerifiableConsumer", "--bootstrap-server", broker.address, "--topic", "shared", *group)
+    producer = (f"{TOOLS}.VerifiableProducer", "--bootstrap-server", broker.address, "--topic", "shared")
+    describe = ("consumer.group.ConsumerGroupCommand", "--describe", "--group", "sharing")
+    with (
+        started_tool(*member, jars=jars_4()) as first,
+        started_tool(*member, jars=jars_4()) as second,
+        started_tool(*producer, "--throughput", "200", "--acks", "-1", jars=jars_4()) as writing,
+    ):
+        reading = [Listener(tool, "record_data") for tool in (first, second)]
+        acknowledged = Listener(writing, "producer_send_success")
+        for listener in reading:
+            listener.wait_for_more(50)
+        members = re.findall(r"^sharing .*", _succeed(broker, *describe, "--members", "--verbose"), re.MULTILINE)
+        assert ["shared" in member for member in members] == [True, True], members
+        state = _succeed(broker, *describe, "--state")
+        assert re.search(r"^sharing .* uniform +Stable +2$", state, re.MULTILINE), state
+        listed = _succeed(broker, describe[0], "--list", "--type", "consumer")
+        assert re.search(r"^sharing +Consumer", listed, re.MULTILINE), listed
+        broker.kill()
+        again = start_broker(broker.log_dir, port=broker.port)
+        try:
+            for listener in reading:
+                listener.wait_for_more(50)
+            writing.terminate()
+            writing.wait(60)
+            acknowledged.thread.join(60)
+            first_read, second_read = (listener.values for listener in reading)
+            wait_until(
+                lambda: set(acknowledged.values) <= {*first_read, *second_read}, "the group sees what is acknowledged"
+            )
+            for tool in (first, second):
+                tool.terminate()
+                tool.wait(60)
+            state = _succeed(again, *describe, "--state")
+            assert re.search(r"^sharing .* Empty +0$", state, re.MULTILINE), state
+            assert "successful" in _succeed(again, describe[0], "--delete", "--group", "sharing")
+            assert again.stop() == 0, again.log_text()[-2000:]
+        finally:
+            again.kill()
+    assert_no_complaints(broker.log_dir)
+    logs = [str(file) for file in sorted(broker.log_dir.glob("__consumer_offsets-*/*.log")) if file.stat().st_size]
+    dumped = succeed("kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", ",".join(logs))
+    for kind in (3, 5, 6, 7, 8):
+        assert f'"type":"{kind}"' in dumped, (kind, dumped[:3000])
+    assert "nvalid" not in dumped, dumped
