@@ -36,6 +36,7 @@ KAFKA_4_PROPERTIES = {
 }
 OWN_PROPERTIES = {
     "audit.log.file",
+    "highwater.client.telemetry",
     "highwater.process",
     "highwater.processes",
     "inter.broker.listener.exclusive",
