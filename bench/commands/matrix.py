@@ -109,6 +109,7 @@ def _carry_out(
     from highwater.bench.matrix.disks import opened, require_place
     from highwater.bench.matrix.running import Here, begun_matrix, run_matrix
     from highwater.bench.runs.launchers import LauncherKind
+    from highwater.bench.trials.host_profile import restore_after_a_killed_run
     from highwater.common.errors import UsageError
     from highwater.results.run_lock import RunLock
     from highwater.tuning.facts import collect
@@ -119,6 +120,9 @@ def _carry_out(
     begun = begun_matrix(out, study, data_dir, facts, quick=quick, seed=seed)
     lock = RunLock.take(out)
     try:
+        # First of all: settings that a killed run left would be taken for the host's own.
+        for setting in restore_after_a_killed_run(facts):
+            typer.echo(f"host profile of a killed run taken back: {setting}", err=True)
         execute = executing(LauncherKind.PROCESS, None, quiet)
         return run_matrix(out, begun, Here(execute, partial(opened, study, data_dir), collect), for_s)
     finally:

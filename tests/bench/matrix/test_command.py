@@ -13,7 +13,11 @@ import highwater.cli
 import highwater.tuning.facts
 from highwater.bench.commands import prove
 from highwater.bench.matrix import disks
+from highwater.bench.matrix.stored import read_matrix
+from highwater.bench.trials.host_profile import applied_profile
+from highwater.bench.workload.host import Host
 from highwater.tuning.facts import collect
+from highwater.tuning.journal import SESSION
 from tests.bench.matrix.sample import FakeDisks
 from tests.bench.prove.test_proving import Runner
 from tests.tuning.host_tree import Disk, make_host
@@ -67,6 +71,24 @@ def test_a_first_look_alone_answers_what_no_chance_explains(runner: Runner, data
     assert "No difference: vm.vfs_cache_pressure up to " in result.stdout
     assert {path.parent.name for path in runner.directories} == {"prove-cpu"}
     assert {path.name for path in runner.directories} == {"first-1"}
+
+
+def test_what_a_killed_run_left_is_not_taken_for_the_settings_of_the_host(
+    runner: Runner, data: Path, tmp_path: Path
+) -> None:
+    facts = collect(tmp_path / "host")
+    with applied_profile(Host(settings={"vm.swappiness": "1"}), facts):
+        journal = facts.files.read_verbatim(SESSION)
+    assert journal is not None
+    facts.files.replace_file(SESSION, journal, 0o644)
+    facts.files.write_setting("/proc/sys/vm/swappiness", "1")
+    result = call(*PART, "--quick", "--out", tmp_path / "out", "--data-dir", data, "--quiet")
+    assert result.exit_code == 0, result.output
+    assert "host profile of a killed run taken back: vm.swappiness: 1 -> 60" in result.stderr
+    changed = [
+        each for item in read_matrix(tmp_path / "out").rounds for each in item.settings if "swap" in each.setting
+    ]
+    assert {(each.off_text, each.on_text) for each in changed} == {("60", "1")}
 
 
 def test_an_interruption_is_told_with_what_there_is(runner: Runner, data: Path, tmp_path: Path) -> None:
