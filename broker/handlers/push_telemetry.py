@@ -25,7 +25,6 @@ from highwater.broker.handlers.shared.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.telemetry.instances import Instance, Push
 from highwater.broker.telemetry.payload import read_payload
-from highwater.kafka.pacing import aside
 from highwater.kafka.protocol.primitives import Decoder, MalformedRequestError
 
 
@@ -68,7 +67,7 @@ def _take(node: Node, context: RequestContext, request: PushTelemetryRequest) ->
     drop_at_disconnect(node, context, instance)
     if not metrics:
         return ErrorCode.none
-    payload = aside(partial(read_payload, push.codec, metrics, telemetry.instances.max_bytes))
+    payload = read_payload(push.codec, metrics, telemetry.instances.max_bytes)
     if isinstance(payload, ErrorCode):
         instance.last_error = payload
         return payload

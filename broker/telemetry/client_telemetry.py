@@ -22,7 +22,7 @@ _TELL_AGAIN_MS: Final = 60_000
 _TOLD: Final = {
     ErrorCode.invalid_request: "its client instance id is no id, or it said before that it ends",
     ErrorCode.unsupported_compression_type: "it is compressed in no way that Kafka has",
-    ErrorCode.telemetry_too_large: "it is larger than telemetry.max.bytes, or unfolds to more than eight times that",
+    ErrorCode.telemetry_too_large: "it is larger than telemetry.max.bytes, unfolds to too much, or has too many fields",
     ErrorCode.invalid_record: "it cannot be decompressed, or is not OpenTelemetry's MetricsData",
 }
 """Others are a part of how clients find out what to do."""
