@@ -111,7 +111,7 @@ def _picture(name: str, title: str, known: Sequence[tuple[float, ClientFigures]]
         Bar(rank, value, "", f"{rank}: {row.name}, {words.time_ms(value)}")
         for rank, (value, row) in enumerate(known, 1)
     ]
-    axis = linear("mean", "ms", [value for value, _ in known], 4)
+    axis = linear("mean, in ms", "ms", [value for value, _ in known], 4)
     return Picture(
         title, summary, bar_panel(f"client-{name}", title, summary, bars, numbered("client", len(known)), axis, _SIZE)
     )
@@ -158,19 +158,19 @@ def _name(row: ClientFigures) -> Markup:
 
 _COLUMNS: Final[tuple[Column[ClientFigures], ...]] = (
     Column("client", "Client", TEXT, lambda r: r.client_id, _name),
-    Column("group", "Group", GROUP, lambda r: r.group, lambda r: cells.group_link(r.group) if r.group else NONE),
-    Column("software", "Software", NAME_IF_ANY, lambda r: r.software),
-    Column("instances", "Instances", COUNT, lambda r: r.instances),
     Column("produce", "Produce", MILLISECONDS, lambda r: r.produce_ms),
     Column("produce_max", "longest", MILLISECONDS, lambda r: r.produce_max_ms),
     Column("queue", "Waits before", MILLISECONDS, lambda r: r.queue_ms),
     Column("fetch", "Fetch", MILLISECONDS, lambda r: r.fetch_ms),
     Column("fetch_max", "longest", MILLISECONDS, lambda r: r.fetch_max_ms),
+    Column("errors", "Errors", PER_S, lambda r: r.errors_per_s),
+    Column("retries", "Retries", PER_S, lambda r: r.retries_per_s),
     Column("commit", "Commit", MILLISECONDS, lambda r: r.commit_ms),
     Column("rebalance", "Rebalance", MILLISECONDS, lambda r: r.rebalance_max_ms),
     Column("throttled", "Throttled", MILLISECONDS, lambda r: r.throttle_ms),
-    Column("errors", "Errors", PER_S, lambda r: r.errors_per_s),
-    Column("retries", "Retries", PER_S, lambda r: r.retries_per_s),
+    Column("instances", "Instances", COUNT, lambda r: r.instances),
+    Column("group", "Group", GROUP, lambda r: r.group, lambda r: cells.group_link(r.group) if r.group else NONE),
+    Column("software", "Software", NAME_IF_ANY, lambda r: r.software),
     Column("broker_produce", "", MILLISECONDS, lambda r: r.broker_produce_ms),
     Column("broker_fetch", "", MILLISECONDS, lambda r: r.broker_fetch_ms),
     Column("pushed", "", TIME, lambda r: r.at_ms),

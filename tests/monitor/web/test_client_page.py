@@ -61,7 +61,7 @@ def test_clients_that_do_nothing(tmp_path: Path) -> None:
 
 def test_rows_are_data_too(tmp_path: Path) -> None:
     lines = page(tmp_path, *PUSHES, path="/csv/clients").splitlines()
-    assert lines[1].startswith("orders,,librdkafka,1,2.5,40.0,5.0,")
+    assert lines[1].startswith("orders,2.5,40.0,5.0,,,,,,,,1,,librdkafka,")
 
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:
