@@ -18,7 +18,7 @@ from greenlet import getcurrent, greenlet
 
 from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.slices import SLICE_NS, RunAside, Work
-from highwater.kafka.pacing import running
+from highwater.kafka.turn import running
 
 
 class _Stack(greenlet):

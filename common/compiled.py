@@ -25,7 +25,9 @@ MODULES: Final = (
     "highwater.broker.handlers.fetch_reads",
     "highwater.broker.handlers.produce",
     "highwater.broker.handlers.shared.reply",
+    "highwater.broker.log.leader_epochs",
     "highwater.broker.log.offset_index",
+    "highwater.broker.log.open_segments",
     "highwater.broker.log.partition_log",
     "highwater.broker.log.producer_state",
     "highwater.broker.log.segment",
@@ -36,11 +38,16 @@ MODULES: Final = (
     "highwater.broker.replica.partition",
     "highwater.broker.replica.readable_bytes",
     "highwater.broker.server.connection",
+    "highwater.kafka.pacing",
+    "highwater.kafka.protocol.apis",
     "highwater.kafka.protocol.fetch",
     "highwater.kafka.protocol.frame",
     "highwater.kafka.protocol.primitives",
     "highwater.kafka.protocol.produce",
     "highwater.kafka.records.batch",
+    "highwater.kafka.records.produced",
+    "highwater.kafka.records.record",
+    "highwater.kafka.records.record_times",
 )
 SETTING: Final = "COMPILED"
 """The environment variable: 0 for Python alone, 1 for machine code or nothing, by default what there is."""

@@ -26,7 +26,8 @@ from highwater.broker.handlers.shared.reply import (
     answer_of,
 )
 from highwater.broker.node import Node
-from highwater.kafka.pacing import FEW_ITEMS, LongRequestError, again_paced, give_way, paced, used_ns
+from highwater.kafka.arrays import again_paced
+from highwater.kafka.pacing import FEW_ITEMS, LongRequestError, give_way, paced, used_ns
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import (
     API_VERSIONS,
@@ -292,7 +293,7 @@ class _Long:
         began_ms = self._started_ns // 1_000_000
         if is_timed:
             throttle_ms = quotas.request_throttle_ms(user, client_id, began_ms)
-            self._context = self._context._replace(throttle_ms=throttle_ms)
+            self._context.throttle_ms = throttle_ms
         context = self._context
         reply = handler.handle(node, context, request)
         is_answered = not isinstance(reply, Deferred)

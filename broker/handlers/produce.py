@@ -59,7 +59,6 @@ from highwater.kafka.protocol.apis import PRODUCE
 from highwater.kafka.protocol.frame import Part
 from highwater.kafka.protocol.produce import (
     PartitionProduced,
-    ProducePartition,
     ProduceRequest,
     decode_request,
     encode_response,
@@ -115,7 +114,7 @@ def handle(
 ) -> Reply:
     """`verified` is the answer of the transaction's coordinator, if it was asked before."""
     now_ms = node.clock.now_ms()
-    transactional_id, acks, timeout_ms, wanted_topics = request
+    transactional_id, acks, timeout_ms = request.transactional_id, request.acks, request.timeout_ms
     find: Find = node.partitions.find
     if _opens_batches(find, request, now_ms):
         needs_turns()
@@ -137,11 +136,11 @@ def handle(
     answers: list[tuple[str | UUID, list[PartitionProduced]]] = []
     waiting: list[tuple[Partition, int, list[PartitionProduced], int]] = []
     allowance, opening = HeaderBudget(), UnfoldBudget()
-    for topic, partitions in each(wanted_topics):
+    for topic, partitions in each(request.topics):
         produced: list[PartitionProduced] = []
         answers.append((topic, produced))
-        for wanted in each(partitions):
-            partition = find(topic, wanted.partition)
+        for index, records in each(partitions):
+            partition = find(topic, index)
             if (
                 partition is None
                 or not partition.is_leader
@@ -151,22 +150,22 @@ def handle(
                 if topic in denied:
                     unfit = denied[topic]
                 elif partition is None or not partition.is_leader:
-                    unfit = refusal(node.partitions, node.cluster, topic, wanted.partition)
-                produced.append(PartitionProduced(wanted.partition, unfit))
+                    unfit = refusal(node.partitions, node.cluster, topic, index)
+                produced.append(PartitionProduced(index, unfit))
                 counters = node.counters.unknown_topics if partition is None else partition.counters
                 counters.produces += 1
                 _count_failure(node, counters, unfit)
                 continue
             verify: Verify | None = None
             if transactional_id is not None:
-                outcome = None if verified is None else verified.get((partition.topic, wanted.partition))
+                outcome = None if verified is None else verified.get((partition.topic, index))
                 verify = _come_again
                 if outcome is not None or not adds:
                     verify = _verifier(node, context, transactional_id, partition, outcome)
-            if context.version < ZSTD_FROM and is_zstd(wanted.records):
-                answer, appended = PartitionProduced(wanted.partition, ErrorCode.unsupported_compression_type), None
+            if context.version < ZSTD_FROM and is_zstd(records):
+                answer, appended = PartitionProduced(index, ErrorCode.unsupported_compression_type), None
             else:
-                answer, appended = _append(partition, wanted, acks, now_ms, verify, adds, allowance, opening)
+                answer, appended = _append(partition, records, acks, now_ms, verify, adds, allowance, opening)
             produced.append(answer)
             partition.counters.produces += 1
             if appended is None:
@@ -190,9 +189,9 @@ def handle(
 def _opens_batches(find: Find, request: ProduceRequest, now_ms: int) -> bool:
     """Whether the settings of some topic ask for it, or the header of a compressed batch may be wrong."""
     for topic, partitions in each(request.topics):
-        for wanted in each(partitions):
-            partition = find(topic, wanted.partition)
-            if is_doubtful(wanted.records, now_ms) or (
+        for index, records in each(partitions):
+            partition = find(topic, index)
+            if is_doubtful(records, now_ms) or (
                 partition is not None and partition.log.config.record_rules is not None
             ):
                 return True
@@ -229,15 +228,15 @@ def _denied(node: Node, context: RequestContext, request: ProduceRequest) -> Map
 
 def _is_one_batch_without_id(request: ProduceRequest) -> bool:
     topics = request.topics
-    return request.transactional_id is None and len(topics) == 1 and len(topics[0].partitions) == 1
+    return request.transactional_id is None and len(topics) == 1 and len(topics[0][1]) == 1
 
 
 def _is_transactional(request: ProduceRequest) -> bool:
     """Whether any batch is of a transaction: each counts, not the first alone (CVE-2018-17196)."""
     return any(
-        transactional_producer(wanted.records) is not None
+        transactional_producer(records) is not None
         for _, partitions in each(request.topics)
-        for wanted in each(partitions)
+        for _, records in each(partitions)
     )
 
 
@@ -271,9 +270,9 @@ def _unverified(find: Find, request: ProduceRequest, adds: bool) -> list[tuple[P
     """Return the partitions of this broker in which the request begins a transaction, with the producers."""
     found = []
     for topic, partitions in each(request.topics):
-        for wanted in each(partitions):
-            partition = find(topic, wanted.partition)
-            producer = transactional_producer(wanted.records)
+        for index, records in each(partitions):
+            partition = find(topic, index)
+            producer = transactional_producer(records)
             if partition is not None and producer is not None and partition.would_begin(*producer, by_version_2=adds):
                 found.append((partition, Producer(*producer)))
     return found
@@ -332,7 +331,7 @@ def _come_again(producer_id: int, producer_epoch: int) -> ErrorCode:
 
 def _append(
     partition: Partition,
-    wanted: ProducePartition,
+    records: WritableBuffer | None,
     acks: int,
     now_ms: int,
     verify: Verify | None,
@@ -341,8 +340,7 @@ def _append(
     opening: UnfoldBudget,
 ) -> tuple[PartitionProduced, Appended | None]:
     if acks not in (-1, 0, 1):
-        return PartitionProduced(wanted.partition, ErrorCode.invalid_required_acks), None
-    records: WritableBuffer | None = wanted.records
+        return PartitionProduced(partition.index, ErrorCode.invalid_required_acks), None
     header: BatchHeader | None = None
     appended: Appended | ErrorCode | RefusedRecords | None = None
     if takes_turns():
@@ -363,16 +361,16 @@ def _append(
                 conformed=header,
             )
     except OSError:
-        return PartitionProduced(wanted.partition, ErrorCode.kafka_storage_error), None
+        return PartitionProduced(partition.index, ErrorCode.kafka_storage_error), None
     if isinstance(appended, ErrorCode):
         start = -1 if appended in _TELLS_NO_START else partition.log.log_start_offset
-        return PartitionProduced(wanted.partition, appended, -1, -1, start, _MESSAGES.get(appended)), None
+        return PartitionProduced(partition.index, appended, -1, -1, start, _MESSAGES.get(appended)), None
     if isinstance(appended, RefusedRecords):
         error_code, message, record_errors = appended
         start = partition.log.log_start_offset
-        return PartitionProduced(wanted.partition, error_code, -1, -1, start, message, record_errors), None
+        return PartitionProduced(partition.index, error_code, -1, -1, start, message, record_errors), None
     answer = PartitionProduced(
-        wanted.partition,
+        partition.index,
         ErrorCode.none,
         appended.base_offset,
         appended.log_append_time_ms,

@@ -6,45 +6,18 @@ client or in a task of Spark, nothing gives way.
 
 from __future__ import annotations
 
-import dataclasses
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, TypeVar
+
+from highwater.kafka.turn import running
 
 Item = TypeVar("Item")
-Request = TypeVar("Request", bound=Any)
 FEW_ITEMS: Final = 64
 """How many items of a request are processed without giving way."""
 
 
 class LongRequestError(Exception):
     """A request turns out to be long before anything was done: it has to begin again, in a turn of its own."""
-
-
-class Turn(Protocol):
-    """The turn of one request on the event loop."""
-
-    @property
-    def owner(self) -> object:
-        """The owner of this turn: a request has one for its handler, and one for its answer."""
-
-    @property
-    def used_ns(self) -> int:
-        """How long this request has run, without the time of others."""
-
-    def give_way(self) -> None:
-        """Rest until others had their turn, if the slice of this one is over."""
-
-    def do_aside(self, work: Callable[[], None]) -> None:
-        """Rest until a thread has done the work, which raises nothing."""
-
-
-class _Running(threading.local):
-    turn: Turn | None = None
-
-
-running: Final = _Running()
-"""The turn that runs in this thread, if one does."""
 
 
 def give_way() -> None:
@@ -106,34 +79,3 @@ def paced(items: Iterable[Item]) -> Iterator[Item]:
 def each(items: Sequence[Item]) -> Iterable[Item]:
     """Go over `items`, and give way after each if they are many: for what is hot."""
     return items if len(items) <= FEW_ITEMS else paced(items)
-
-
-class Paced(tuple[Item, ...]):
-    """An array of a request: each loop over it gives way, in the turns of that request."""
-
-    owner: object
-
-    def __iter__(self) -> Iterator[Item]:
-        turn = running.turn
-        items = super().__iter__()
-        return items if turn is None or turn.owner is not self.owner else paced(items)
-
-
-def array(items: Iterable[Item]) -> tuple[Item, ...]:
-    """Return the items as an array of this request."""
-    found, turn = tuple(items), running.turn
-    if len(found) <= FEW_ITEMS or turn is None:
-        return found
-    long = Paced(found)
-    long.owner = turn.owner
-    return long
-
-
-def again_paced(request: Request) -> Request:
-    """Return a request whose own arrays may have lost their pace: a part of it was taken away."""
-    changed = {
-        field.name: array(value)
-        for field in dataclasses.fields(request)
-        if type(value := getattr(request, field.name)) is tuple and len(value) > FEW_ITEMS
-    }
-    return dataclasses.replace(request, **changed) if changed else request

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from highwater.broker.slices import SLICE_NS
 from highwater.broker.turns import Turns
-from highwater.kafka.pacing import FEW_ITEMS, array, aside, give_way, paced
+from highwater.kafka.arrays import array
+from highwater.kafka.pacing import FEW_ITEMS, aside, give_way, paced
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.manual_clock import ManualClock
 

@@ -13,7 +13,8 @@ from highwater.broker.security.audit import Origin
 from highwater.broker.security.authorizer import Permissions
 from highwater.broker.turns import Turns
 from highwater.kafka.acl import CLUSTER_NAME, Operation, ResourceType
-from highwater.kafka.pacing import array, current_owner
+from highwater.kafka.arrays import array
+from highwater.kafka.pacing import current_owner
 from highwater.kafka.protocol.cold import Answer
 
 TOPIC_DENIED: Final = ErrorCode.topic_authorization_failed

@@ -26,7 +26,8 @@ from highwater.broker.handlers.shared.committed_offsets import outcomes_by_topic
 from highwater.broker.handlers.shared.reply import Reply
 from highwater.broker.handlers.shared.topics_by_id import is_unknown_id, key_of, with_names
 from highwater.kafka.acl import Operation, ResourceType
-from highwater.kafka.pacing import array, paced
+from highwater.kafka.arrays import array
+from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 
 _NOBODY: Final[Answer] = {"generation_id": -1, "protocol_type": None, "leader": "", "member_id": "", "members": []}

@@ -114,13 +114,18 @@ class Client:
         self._on_authenticated()
 
 
-class RequestContext(NamedTuple):
-    version: int
-    client_id: str | None
-    client: Client
-    size_bytes: int = 0
-    throttle_ms: int = 0
-    """How long the client is throttled after the answer, because its former requests took too much time (KIP-124)."""
+class RequestContext:
+    __slots__ = ("client", "client_id", "size_bytes", "throttle_ms", "version")
+
+    def __init__(
+        self, version: int, client_id: str | None, client: Client, size_bytes: int = 0, throttle_ms: int = 0
+    ) -> None:
+        self.version = version
+        self.client_id = client_id
+        self.client = client
+        self.size_bytes = size_bytes
+        self.throttle_ms = throttle_ms
+        """How long the client is throttled after the answer: its former requests took too much time (KIP-124)."""
 
 
 Answered = Parts | Answer | Callable[[], Answer]

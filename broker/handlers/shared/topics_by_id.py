@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from highwater.broker.node import Node
-from highwater.kafka.pacing import array
+from highwater.kafka.arrays import array
 from highwater.kafka.protocol.cold import Answer
 
 

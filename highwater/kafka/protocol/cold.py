@@ -31,7 +31,8 @@ from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
 from highwater.common.log_lines import bounded
-from highwater.kafka.pacing import array, each, give_way, paced
+from highwater.kafka.arrays import array
+from highwater.kafka.pacing import each, give_way, paced
 from highwater.kafka.protocol import derived_schemas
 from highwater.kafka.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError, error_code_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from typing import Final, NamedTuple
+from typing import Final
 
 from highwater.kafka.protocol.primitives import MalformedRequestError
 
@@ -149,13 +149,18 @@ class FrameReceiver:
             self._start = self._end = self._end_of_last_read = 0
 
 
-class RequestHeader(NamedTuple):
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    body_position: int
-    """Where the body starts, for versions that are not flexible; flexible ones have header tags to skip first."""
+class RequestHeader:
+    __slots__ = ("api_key", "api_version", "body_position", "client_id", "correlation_id")
+
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, body_position: int
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body_position = body_position
+        """Where the body starts, for versions that are not flexible; flexible ones have header tags to skip first."""
 
 
 def read_request_header(frame: memoryview) -> RequestHeader:

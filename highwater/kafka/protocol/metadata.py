@@ -22,7 +22,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.kafka.pacing import array, paced
+from highwater.kafka.arrays import array
+from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.frame import Part
 from highwater.kafka.protocol.primitives import (
     NO_TAGS,

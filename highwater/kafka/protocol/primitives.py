@@ -14,7 +14,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.kafka.pacing import FEW_ITEMS, array, each, give_way
+from highwater.kafka.arrays import array
+from highwater.kafka.pacing import FEW_ITEMS, each, give_way
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

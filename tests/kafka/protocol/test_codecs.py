@@ -78,8 +78,8 @@ def test_produce_requests(version: int, data: st.DataObject) -> None:
     assert ours.transactional_id == request.transactional_id
     assert (ours.acks, ours.timeout_ms) == (request.acks, milliseconds(request.timeout))
     assert [
-        (topic.topic, [(p.partition, None if p.records is None else bytes(p.records)) for p in topic.partitions])
-        for topic in ours.topics
+        (topic, [(index, None if records is None else bytes(records)) for index, records in partitions])
+        for topic, partitions in ours.topics
     ] == [
         (key_of(topic, version), [(p.index, p.records) for p in topic.partition_data]) for topic in request.topic_data
     ]

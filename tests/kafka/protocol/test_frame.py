@@ -91,7 +91,8 @@ def test_request_headers(client_id: str | None) -> None:
     raw = b"" if client_id is None else client_id.encode()
     frame = struct.pack(">hhih", 3, 9, -5, -1 if client_id is None else len(raw)) + raw + b"body"
     header = read_request_header(memoryview(frame))
-    assert header[:4] == (3, 9, -5, client_id)
+    assert (header.api_key, header.api_version, header.correlation_id) == (3, 9, -5)
+    assert header.client_id == client_id
     assert frame[header.body_position :] == b"body"
 
 

@@ -53,13 +53,13 @@ def answer_of(request: ProduceRequest, of_partition: Any) -> dict[str, Any]:
     return {
         "responses": [
             {
-                "name": topic.topic,
+                "name": topic,
                 "partition_responses": [
-                    {"index": each.partition, "log_append_time": -1, "base_offset": -1, **of_partition(each)}
-                    for each in topic.partitions
+                    {"index": index, "log_append_time": -1, "base_offset": -1, **of_partition(index, records)}
+                    for index, records in partitions
                 ],
             }
-            for topic in request.topics
+            for topic, partitions in request.topics
         ]
     }
 
@@ -73,10 +73,10 @@ def test_records_arrive_once_and_in_order(seed: int) -> None:
         if api == "metadata":
             return cluster_of([broker.port], dict.fromkeys(logs, 0))
 
-        def of_partition(each: Any) -> dict[str, Any]:
+        def of_partition(index: int, records: Any) -> dict[str, Any]:
             if chooser.random() < 0.1:
                 return {"error_code": chooser.choice([ErrorCode.not_leader_or_follower, ErrorCode.request_timed_out])}
-            appended = logs[each.partition].append(bytes(each.records))
+            appended = logs[index].append(bytes(records))
             # A broker can append a batch and still answer that it timed out.
             return {"error_code": ErrorCode.request_timed_out} if chooser.random() < 0.05 else appended
 
@@ -123,7 +123,7 @@ def test_a_refusal_is_one_line(code: ErrorCode, kind: type[Exception], text: str
     def answer(api: str, request: Any) -> Any:
         if api == "metadata":
             return cluster_of([broker.port], {0: 0})
-        return answer_of(request, lambda _: {"error_code": code})
+        return answer_of(request, lambda _, __: {"error_code": code})
 
     with fake_broker(answer) as broker, client_of(broker.port) as client:
         sender = BatchSender(client, US, transactional_id="tx")
@@ -140,7 +140,7 @@ def test_a_sequence_that_went_on_elsewhere_is_refused() -> None:
     def answer(api: str, request: Any) -> Any:
         if api == "metadata":
             return cluster_of([broker.port], {0: 0})
-        return answer_of(request, lambda each: log.append(bytes(each.records)))
+        return answer_of(request, lambda _, records: log.append(bytes(records)))
 
     with fake_broker(answer) as broker, client_of(broker.port) as client:
         sender = BatchSender(client, US, sequences={("t", 0): 3})
