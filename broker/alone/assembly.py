@@ -21,6 +21,7 @@ from highwater.broker.quota.replication_throttle import ReplicationThrottles
 from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.authorization import audit_of, authorizer_of
+from highwater.broker.settings.metadata_tree import GROUP_CONFIGS
 from highwater.broker.telemetry.client_telemetry import ClientTelemetry
 from highwater.broker.telemetry.publishing import Publishing
 from highwater.broker.topics.coordinators import Coordinators
@@ -69,7 +70,9 @@ class LoneNode:
             throttles,
             enable_unclean_election=lambda topic: None,
             client_metrics_changed=telemetry.take_up,
+            group_settings_changed=lambda: groups.take_up_settings(store.own_configs(GROUP_CONFIGS)),
         )
+        groups.take_up_settings(store.own_configs(GROUP_CONFIGS))
         self.node = Node(
             broker_id=runtime.broker_id,
             config=config,

@@ -77,7 +77,7 @@ class EmbeddedMetadataStore:
         self._broker_configs: dict[str, Mapping[str, str]] = {}
         self._client_quotas: dict[Entity, Mapping[str, float]] = {}
         self._scram_credentials: dict[str, Credentials] = {}
-        self._client_metrics: dict[str, Mapping[str, str]] = {}
+        self._own_configs: dict[str, Mapping[str, str]] = {}
         self._acls: dict[Resource, Entries] = {}
         self._producer_id_block: ProducerIdBlock | None = None
         self.features = Features(supported)
@@ -130,8 +130,8 @@ class EmbeddedMetadataStore:
             self._broker_configs["" if name == metadata_tree.DEFAULT_ENTITY else name] = metadata_tree.parse_config(
                 value
             )
-        elif (subscription := metadata_tree.parse_client_metrics_path(path)) is not None:
-            self._client_metrics[subscription] = metadata_tree.parse_config(value)
+        elif metadata_tree.parse_own_config_path(path) is not None:
+            self._own_configs[path] = metadata_tree.parse_config(value)
         elif (entity := metadata_tree.parse_quota_path(path)) is not None:
             if limits := metadata_tree.parse_quotas(value):
                 self._client_quotas[entity] = limits
@@ -227,8 +227,8 @@ class EmbeddedMetadataStore:
     def client_quotas(self) -> Quotas:
         return self._client_quotas
 
-    def client_metrics(self) -> Mapping[str, Mapping[str, str]]:
-        return self._client_metrics
+    def own_configs(self, parent: str) -> Mapping[str, Mapping[str, str]]:
+        return metadata_tree.own_configs_of(self._own_configs, parent)
 
     def scram_credentials(self) -> Mapping[str, Credentials]:
         return self._scram_credentials
@@ -267,7 +267,7 @@ class EmbeddedMetadataStore:
         results: dict[str, Problem | None] = {}
         topics, broker_configs = dict(self._topics), dict(self._broker_configs)
         quotas, credentials = dict(self._client_quotas), dict(self._scram_credentials)
-        client_metrics = dict(self._client_metrics)
+        own_configs = dict(self._own_configs)
         for path, change in changes.items():
             config = change(self._config(path))
             results[path] = config if isinstance(config, Problem) else None
@@ -278,8 +278,8 @@ class EmbeddedMetadataStore:
                 topics[name] = replace(topics[name], config=dict(config))
             elif path.startswith(f"{metadata_tree.BROKER_CONFIGS}/"):
                 broker_configs["" if name == metadata_tree.DEFAULT_ENTITY else name] = dict(config)
-            elif (subscription := metadata_tree.parse_client_metrics_path(path)) is not None:
-                _put(client_metrics, subscription, dict(config))
+            elif metadata_tree.parse_own_config_path(path) is not None:
+                _put(own_configs, path, dict(config))
             else:
                 entity = metadata_tree.parse_quota_path(path)
                 assert entity is not None, path
@@ -298,7 +298,7 @@ class EmbeddedMetadataStore:
                     broker_configs=broker_configs,
                     client_quotas=quotas,
                     scram_credentials=credentials,
-                    client_metrics=client_metrics,
+                    own_configs=own_configs,
                 )
             except OSError as error:
                 _logger.error("cannot keep the settings of %s: %s", ", ".join(changed), error)
@@ -316,8 +316,8 @@ class EmbeddedMetadataStore:
             return self.topic_config(name)
         if path.startswith(f"{metadata_tree.BROKER_CONFIGS}/"):
             return self._broker_configs.get("" if name == metadata_tree.DEFAULT_ENTITY else name, {})
-        if (subscription := metadata_tree.parse_client_metrics_path(path)) is not None:
-            return self._client_metrics.get(subscription, {})
+        if metadata_tree.parse_own_config_path(path) is not None:
+            return self._own_configs.get(path, {})
         entity = metadata_tree.parse_quota_path(path)
         assert entity is not None, path
         credentials = {} if entity.client_id is not None else self._scram_credentials.get(_user(entity), {})
@@ -365,7 +365,7 @@ class EmbeddedMetadataStore:
         broker_configs: dict[str, Mapping[str, str]] | None = None,
         client_quotas: dict[Entity, Mapping[str, float]] | None = None,
         scram_credentials: dict[str, Credentials] | None = None,
-        client_metrics: dict[str, Mapping[str, str]] | None = None,
+        own_configs: dict[str, Mapping[str, str]] | None = None,
         acls: dict[Resource, Entries] | None = None,
         producer_id_block: ProducerIdBlock | None = None,
         finalised: Finalised | None = None,
@@ -377,7 +377,7 @@ class EmbeddedMetadataStore:
         broker_configs = self._broker_configs if broker_configs is None else broker_configs
         client_quotas = self._client_quotas if client_quotas is None else client_quotas
         scram_credentials = self._scram_credentials if scram_credentials is None else scram_credentials
-        client_metrics = self._client_metrics if client_metrics is None else client_metrics
+        own_configs = self._own_configs if own_configs is None else own_configs
         acls = self._acls if acls is None else acls
         producer_id_block = self._producer_id_block if producer_id_block is None else producer_id_block
         finalised = self.features.finalised if finalised is None else finalised
@@ -405,10 +405,7 @@ class EmbeddedMetadataStore:
         tree |= {
             metadata_tree.quota_path(entity): metadata_tree.config_value(config) for entity, config in entities.items()
         }
-        tree |= {
-            metadata_tree.client_metrics_path(name): metadata_tree.config_value(config)
-            for name, config in sorted(client_metrics.items())
-        }
+        tree |= {path: metadata_tree.config_value(config) for path, config in sorted(own_configs.items())}
         tree |= {acl_tree.acl_path(resource): acl_tree.acl_value(entries) for resource, entries in sorted(acls.items())}
         for name in sorted(marked):
             tree[f"{metadata_tree.DELETE_TOPICS}/{name}"] = None
@@ -422,7 +419,7 @@ class EmbeddedMetadataStore:
             self._broker_configs = broker_configs
             self._client_quotas = client_quotas
             self._scram_credentials = scram_credentials
-            self._client_metrics = client_metrics
+            self._own_configs = own_configs
             self._acls = acls
             self._producer_id_block = producer_id_block
             self.features.take_up(finalised)

@@ -1,4 +1,4 @@
-"""Changing settings of topics, brokers and metrics of clients: checked, and kept in the store.
+"""Changing settings of topics, brokers, groups and metrics of clients: checked, and kept in the store.
 
 broker/dynamic_settings/following.py has them take effect.
 
@@ -18,6 +18,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import ClusterView
 from highwater.broker.dynamic_settings.following import usable_topic_settings
+from highwater.broker.group.consumer.settings import problem_with
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import (
@@ -40,11 +41,8 @@ TOPIC: Final = 2
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
+GROUP: Final = 32
 """The types of resources that have a configuration here; loggers.py has that of loggers."""
-UNSERVED: Final = {
-    32: "Settings of groups",
-}
-"""What other types of resources of Kafka 4.4 have."""
 
 
 class Operation(IntEnum):
@@ -70,10 +68,8 @@ class Alteration(NamedTuple):
 
 def unserved(resource_type: int) -> Problem:
     """Return why there is no configuration of a resource of any other type."""
-    kind = UNSERVED.get(resource_type)
-    what = f"Resource type {resource_type} is" if kind is None else f"{kind} (resource type {resource_type}) are"
-    served = "this broker has settings of topics, brokers, loggers and metrics of clients"
-    return Problem(ErrorCode.invalid_request, f"{what} not supported: {served}.")
+    served = "this broker has settings of topics, brokers, loggers, groups and metrics of clients"
+    return Problem(ErrorCode.invalid_request, f"Resource type {resource_type} is not supported: {served}.")
 
 
 def alter(
@@ -162,8 +158,9 @@ def _known(store: SettingsStore, path: str) -> Mapping[str, str]:
     name = path.rpartition("/")[2]
     if path.startswith(f"{metadata_tree.TOPIC_CONFIGS}/"):
         return store.topic_config(name)
-    if (subscription := metadata_tree.parse_client_metrics_path(path)) is not None:
-        return store.client_metrics().get(subscription, {})
+    if (own := metadata_tree.parse_own_config_path(path)) is not None:
+        parent, name = own
+        return store.own_configs(parent).get(name, {})
     return store.broker_configs().get("" if name == metadata_tree.DEFAULT_ENTITY else name, {})
 
 
@@ -193,8 +190,26 @@ def _change_of(
     if wanted.resource_type == CLIENT_METRICS:
         if not wanted.name:
             return Problem(ErrorCode.invalid_request, "Subscription name can't be empty")
-        return metadata_tree.client_metrics_path(wanted.name), partial(_change_client_metrics, wanted, replace_all)
+        return metadata_tree.own_config_path(metadata_tree.CLIENT_METRICS_CONFIGS, wanted.name), partial(
+            _change_client_metrics, wanted, replace_all
+        )
+    if wanted.resource_type == GROUP:
+        if not wanted.name:
+            return Problem(ErrorCode.invalid_request, "Default group resources are not allowed.")
+        return metadata_tree.own_config_path(metadata_tree.GROUP_CONFIGS, wanted.name), partial(
+            _change_group, runtime.config, wanted, replace_all
+        )
     return unserved(wanted.resource_type)
+
+
+def _change_group(
+    config: BrokerConfig, wanted: Alteration, replace_all: bool, present: Mapping[str, str]
+) -> Mapping[str, str] | Problem:
+    overrides = _changed({} if replace_all else present, wanted.changes, {}, {})
+    if isinstance(overrides, Problem):
+        return overrides
+    reason = problem_with(config, overrides)
+    return overrides if reason is None else Problem(ErrorCode.invalid_config, reason)
 
 
 def _change_client_metrics(

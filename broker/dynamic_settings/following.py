@@ -42,13 +42,23 @@ def follow(
     *,
     enable_unclean_election: Callable[[str | None], None],
     client_metrics_changed: Callable[[], None],
+    group_settings_changed: Callable[[], None],
 ) -> None:
     """Apply all later changes of the store to the other parts.
 
     `enable_unclean_election` is called with the topic whose settings allow unclean elections from now on, None for all
     topics.
     """
-    followed = _Followed(runtime, store, partitions, quotas, throttles, enable_unclean_election, client_metrics_changed)
+    followed = _Followed(
+        runtime,
+        store,
+        partitions,
+        quotas,
+        throttles,
+        enable_unclean_election,
+        client_metrics_changed,
+        group_settings_changed,
+    )
     store.when_changed.append(lambda path: _take_effect(followed, path))
 
 
@@ -60,6 +70,7 @@ class _Followed(NamedTuple):
     throttles: ReplicationThrottles
     enable_unclean_election: Callable[[str | None], None]
     client_metrics_changed: Callable[[], None]
+    group_settings_changed: Callable[[], None]
 
 
 def _usable_of_broker(broker: str, overrides: Mapping[str, str]) -> dict[str, str]:
@@ -92,6 +103,8 @@ def _take_effect(parts: _Followed, path: str) -> None:
             _broker_changed(parts, broker)
     elif path.startswith(f"{metadata_tree.CLIENT_METRICS_CONFIGS}/"):
         parts.client_metrics_changed()
+    elif path.startswith(f"{metadata_tree.GROUP_CONFIGS}/"):
+        parts.group_settings_changed()
     else:
         parts.quotas.change(parts.store.client_quotas())
 

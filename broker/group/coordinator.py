@@ -6,7 +6,7 @@ A change is in the log before a client sees it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
@@ -60,6 +60,10 @@ class GroupCoordinator:
     def partition(self, group_id: str) -> Partition | None:
         """Return the partition of `__consumer_offsets` for a group, if this broker leads it."""
         return self.topic.partition(group_id)
+
+    def take_up_settings(self, own: Mapping[str, Mapping[str, str]]) -> None:
+        """Use these settings of groups, by group id, from now on."""
+        self._groups.take_up_settings(own)
 
     # Members
 
@@ -139,7 +143,9 @@ class GroupCoordinator:
         self, group_id: str, version: int, request: HeartbeatRequest, sees: Sees, answer: AnswerHeartbeat
     ) -> None:
         """Take a ConsumerGroupHeartbeat of this version."""
-        if (refused := refusal(group_id, request, version, self._groups.world.settings.assignors)) is not None:
+        if (
+            refused := refusal(group_id, request, version, self._groups.world.settings(group_id).assignors)
+        ) is not None:
             answer(refused)
             return
         if request.member_id == NO_MEMBER_ID:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 from uuid import uuid4
@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.clock import ClockGuard, Timer
 from highwater.broker.cluster.state import ClusterView
 from highwater.broker.group.classic import ClassicGroup
-from highwater.broker.group.consumer.events import KnownTopic
+from highwater.broker.group.consumer.events import ConsumerSettings, KnownTopic
 from highwater.broker.group.consumer.group import ConsumerGroup
 from highwater.broker.group.consumer.membership import ConsumerMembership, World
 from highwater.broker.group.consumer.settings import consumer_settings
@@ -84,9 +84,11 @@ class Groups:
         self._settings = GroupSettings(
             config.integer("group.initial.rebalance.delay.ms"), config.integer("group.max.size"), lambda: str(uuid4())
         )
+        self._common_settings = consumer_settings(config)
+        self._own_settings: Mapping[str, ConsumerSettings] = {}
         self._cluster = cluster
         self.world = World(
-            consumer_settings(config),
+            lambda group_id: self._own_settings.get(group_id, self._common_settings),
             config.integer("group.consumer.regex.refresh.interval.ms"),
             self._known_topic,
             lambda: (topic.name for topic in cluster.topics()),
@@ -105,6 +107,10 @@ class Groups:
         if self.is_closed:
             return ErrorCode.coordinator_not_available
         return self.topic.refusal(group_id)
+
+    def take_up_settings(self, own: Mapping[str, Mapping[str, str]]) -> None:
+        """Use these settings of groups from the next heartbeat of each on."""
+        self._own_settings = {group_id: consumer_settings(self._config, settings) for group_id, settings in own.items()}
 
     def now(self) -> Now:
         clock = self._clock

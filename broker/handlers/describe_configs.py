@@ -3,8 +3,8 @@
 Behaviour:
 * Topics and this broker (resource types 2 and 4); all properties that config_table.py knows, or the requested ones;
   null and an empty list both request all. The levels of this broker's loggers (type 8, KIP-412). Subscriptions to
-  metrics of clients (type 16, KIP-714), also one that does not exist: it has the defaults. Other types:
-  INVALID_REQUEST, with words that name the type.
+  metrics of clients (type 16, KIP-714), also one that does not exist: it has the defaults. Groups (type 32, KIP-848),
+  of any name. Other types: INVALID_REQUEST, with words that name the type.
 * Each value comes with its source; with synonyms, also with the values that it overrides.
 * An empty broker name requests the dynamic settings of all brokers.
 * A property is read-only if it cannot be changed while the broker runs.
@@ -21,10 +21,12 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.dynamic_settings import loggers
-from highwater.broker.dynamic_settings.altering import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, unserved
+from highwater.broker.dynamic_settings.altering import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, unserved
 from highwater.broker.dynamic_settings.following import usable_topic_settings
+from highwater.broker.group.consumer.settings import GROUP_PROPERTIES, name_of_broker
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
+from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import DYNAMIC_BROKER_PROPERTIES, BrokerConfig, Source, TopicConfig, render
 from highwater.broker.settings.config_table import BROKER_PROPERTIES
 from highwater.broker.settings.property_row import Kind, Property, Support, Value
@@ -78,7 +80,14 @@ def _describe(node: Node, resource: Any, request: Any) -> Answer:
     elif resource.resource_type == CLIENT_METRICS:
         if not resource.resource_name:
             return answer | _problem(ErrorCode.invalid_request, "Client metrics subscription name must not be empty")
-        entries = _describe_client_metrics(node.store.client_metrics().get(resource.resource_name, {}))
+        entries = _describe_client_metrics(
+            node.store.own_configs(metadata_tree.CLIENT_METRICS_CONFIGS).get(resource.resource_name, {})
+        )
+    elif resource.resource_type == GROUP:
+        if not resource.resource_name:
+            return answer | _problem(ErrorCode.invalid_request, "Group name must not be empty")
+        own = node.store.own_configs(metadata_tree.GROUP_CONFIGS).get(resource.resource_name, {})
+        entries = _describe_group_config(node.config, own)
     else:
         return answer | _problem(*unserved(resource.resource_type))
     wanted = set(resource.configuration_keys or ())
@@ -131,6 +140,15 @@ def _describe_client_metrics(settings: Mapping[str, str]) -> Iterator[dict[str, 
         if name in settings:
             synonyms.insert(0, (name, settings[name], Source.CLIENT_METRICS))
         yield _entry(row, settings.get(name, row.default), synonyms[0][2], synonyms, read_only=False)
+
+
+def _describe_group_config(config: BrokerConfig, own: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    for name, row in GROUP_PROPERTIES.items():
+        of_broker = name_of_broker(name)
+        synonyms: list[tuple[str, Value, Source]] = [(name, own[name], Source.GROUP)] if name in own else []
+        synonyms += [(of_broker, value, source) for value, source in config.layers(of_broker)]
+        synonyms.append((of_broker, BROKER_PROPERTIES[of_broker].default, Source.DEFAULT))
+        yield _entry(row, synonyms[0][1], synonyms[0][2], synonyms, read_only=False)
 
 
 def _describe_loggers() -> Iterator[dict[str, Any]]:

@@ -46,6 +46,7 @@ from highwater.broker.replica.in_sync_changes import InSyncChanges
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.authorization import audit_of, inside_listener_of
 from highwater.broker.settings.config import TopicConfig
+from highwater.broker.settings.metadata_tree import GROUP_CONFIGS
 from highwater.broker.telemetry.client_telemetry import ClientTelemetry
 from highwater.broker.telemetry.publishing import Publishing
 from highwater.broker.topics.coordinators import Coordinators
@@ -194,6 +195,7 @@ class ClusteredNode:
             throttles,
             enable_unclean_election=controller.enable_unclean_election,
             client_metrics_changed=telemetry.take_up,
+            group_settings_changed=lambda: groups.take_up_settings(store.own_configs(GROUP_CONFIGS)),
         )
         self._store = store
         self._acls = acls

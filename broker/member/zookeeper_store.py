@@ -3,8 +3,9 @@
 A change writes the settings and then a notification below /config/changes, which names to every broker the
 settings to read again (kafka.server.ZkConfigManager). A new session reads all: changes before it may have been missed.
 
-Kafka 3.9 complains about a notification of settings that it does not know. A change of the subscriptions to metrics of
-clients therefore writes no notification: it sets the znode above them, which every broker of ours watches.
+Kafka 3.9 complains about a notification of settings that it does not know. A change of the settings of groups, or of
+subscriptions to metrics of clients, therefore writes no notification: it sets the znode above them, which every broker
+of ours watches.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from highwater.broker.cluster.zookeeper import (
     run,
 )
 from highwater.broker.settings import metadata_tree
-from highwater.broker.settings.metadata_tree import CLIENT_METRICS_CONFIGS
+from highwater.broker.settings.metadata_tree import OWN_CONFIGS
 from highwater.broker.settings.quota_entities import Entity, Quotas
 from highwater.broker.settings.store import ConfigChange
 from highwater.kafka.login.scram import Credentials
@@ -77,9 +78,8 @@ class ZooKeeperStore:
     def client_quotas(self) -> Quotas:
         return self._client_quotas
 
-    def client_metrics(self) -> Mapping[str, Mapping[str, str]]:
-        named = {path: metadata_tree.parse_client_metrics_path(path) for path in self._configs}
-        return {name: self._configs[path] for path, name in named.items() if name is not None}
+    def own_configs(self, parent: str) -> Mapping[str, Mapping[str, str]]:
+        return metadata_tree.own_configs_of(self._configs, parent)
 
     def scram_credentials(self) -> Mapping[str, Credentials]:
         return self._scram_credentials
@@ -121,14 +121,14 @@ class ZooKeeperStore:
     def watch_fired(self, path: str, event: WatchEvent) -> None:
         if path == znodes.CONFIG_CHANGES:
             run(self._zookeeper, self._follow())
-        elif path == CLIENT_METRICS_CONFIGS:
-            run(self._zookeeper, self._follow_client_metrics())
+        elif path in OWN_CONFIGS:
+            run(self._zookeeper, self._follow_own(path))
 
     def load(self) -> Generator[Sequence[Request], list[Any], ZooKeeperError | None]:
         """Set watches for later changes, then read all settings."""
-        notifications, _ = yield [
+        notifications, *_ = yield [
             Children(znodes.CONFIG_CHANGES, watch=True),
-            Exists(CLIENT_METRICS_CONFIGS, watch=True),
+            *(Exists(parent, watch=True) for parent in OWN_CONFIGS),
         ]
         if isinstance(notifications, ZooKeeperError):
             return notifications
@@ -138,7 +138,7 @@ class ZooKeeperStore:
             metadata_tree.CLIENT_CONFIGS,
             metadata_tree.USER_CONFIGS,
             metadata_tree.IP_CONFIGS,
-            CLIENT_METRICS_CONFIGS,
+            *OWN_CONFIGS,
         )
         paths = yield from _children_of(parents)
         users = [f"{path}/clients" for path in paths if path.startswith(f"{metadata_tree.USER_CONFIGS}/")]
@@ -177,10 +177,10 @@ class ZooKeeperStore:
         if old:
             yield [Delete(f"{znodes.CONFIG_CHANGES}/{name}") for name in old]
 
-    def _follow_client_metrics(self) -> Generator[Sequence[Request], list[Any], None]:
-        yield [Exists(CLIENT_METRICS_CONFIGS, watch=True)]
-        known = [path for path in self._configs if metadata_tree.parse_client_metrics_path(path) is not None]
-        paths = yield from _children_of([CLIENT_METRICS_CONFIGS])
+    def _follow_own(self, parent: str) -> Generator[Sequence[Request], list[Any], None]:
+        yield [Exists(parent, watch=True)]
+        known = [path for path in self._configs if path.startswith(f"{parent}/")]
+        paths = yield from _children_of([parent])
         configs = yield from _read(list(dict.fromkeys([*known, *paths])))
         if not isinstance(configs, ZooKeeperError):
             self._take_up(configs)
@@ -290,8 +290,9 @@ def _change(
 
 def _notice_of(path: str) -> Request:
     """How brokers hear that settings changed."""
-    if metadata_tree.parse_client_metrics_path(path) is not None:
-        return Set(CLIENT_METRICS_CONFIGS, b"")
+    own = metadata_tree.parse_own_config_path(path)
+    if own is not None:
+        return Set(own[0], b"")
     return Create(znodes.CONFIG_CHANGE_PREFIX, znodes.encode(znodes.config_change_value(path)), is_sequential=True)
 
 
@@ -307,14 +308,12 @@ def _changed(node: NodeData | ZooKeeperError, change: ConfigChange) -> Mapping[s
 def _request_for(
     path: str, node: NodeData | ZooKeeperError, config: Mapping[str, str]
 ) -> Generator[Sequence[Request], list[Any], Request]:
-    is_of_client = (
-        metadata_tree.parse_quota_path(path) is not None or metadata_tree.parse_client_metrics_path(path) is not None
-    )
+    may_go = metadata_tree.parse_quota_path(path) is not None or metadata_tree.parse_own_config_path(path) is not None
     if isinstance(node, NodeData):
-        if is_of_client and not config and not ((yield [Children(path)])[0]):
+        if may_go and not config and not ((yield [Children(path)])[0]):
             return Delete(path, node.stat.version)
         return Set(path, znodes.encode(metadata_tree.config_value(config)), node.stat.version)
-    if is_of_client and not config:
+    if may_go and not config:
         return Exists(path)
     # The clients of a user stand below him.
     parents = [parent for parent in (znodes.parent_of(znodes.parent_of(path)), znodes.parent_of(path)) if parent != "/"]

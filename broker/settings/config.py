@@ -99,6 +99,7 @@ class Source(IntEnum):
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
     CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class _TypedValues(ABC):

@@ -26,6 +26,8 @@ CLIENT_CONFIGS: Final = "/config/clients"
 USER_CONFIGS: Final = "/config/users"
 IP_CONFIGS: Final = "/config/ips"
 CLIENT_METRICS_CONFIGS: Final = "/config/client-metrics"
+GROUP_CONFIGS: Final = "/config/groups"
+OWN_CONFIGS: Final = (CLIENT_METRICS_CONFIGS, GROUP_CONFIGS)
 """Ours alone: Kafka has such settings with a quorum only."""
 DEFAULT_ENTITY: Final = "<default>"
 """The name under which settings of all brokers are kept, or of all clients."""
@@ -56,15 +58,21 @@ def broker_config_path(broker: str) -> str:
     return f"{BROKER_CONFIGS}/{broker or DEFAULT_ENTITY}"
 
 
-def client_metrics_path(name: str) -> str:
-    """The path of a subscription to metrics of clients, whose name may be any text."""
-    return f"{CLIENT_METRICS_CONFIGS}/{sanitized(name)}"
+def own_config_path(parent: str, name: str) -> str:
+    """The path of a thing with settings below one of `OWN_CONFIGS`, whose name may be any text."""
+    return f"{parent}/{sanitized(name)}"
 
 
-def parse_client_metrics_path(path: str) -> str | None:
-    """The name of the subscription at this path; None for any other path."""
-    name = path.removeprefix(f"{CLIENT_METRICS_CONFIGS}/")
-    return None if name == path else unquote(name)
+def parse_own_config_path(path: str) -> tuple[str, str] | None:
+    """The parent and the name of the thing with settings at this path; None for any other path."""
+    parent, _, name = path.rpartition("/")
+    return (parent, unquote(name)) if parent in OWN_CONFIGS else None
+
+
+def own_configs_of(configs: Mapping[str, Mapping[str, str]], parent: str) -> Mapping[str, Mapping[str, str]]:
+    """The settings below one of `OWN_CONFIGS` by name, of settings by path."""
+    named = ((parse_own_config_path(path), config) for path, config in configs.items())
+    return {found[1]: config for found, config in named if found is not None and found[0] == parent}
 
 
 def fields_of(value: object, *versions: object) -> Mapping[str, Any]:

@@ -39,8 +39,8 @@ class SettingsStore(Protocol):
 
     def client_quotas(self) -> Quotas: ...
 
-    def client_metrics(self) -> Mapping[str, Mapping[str, str]]:
-        """The subscriptions to metrics of clients, by name, each with settings."""
+    def own_configs(self, parent: str) -> Mapping[str, Mapping[str, str]]:
+        """The settings of what has some below one of `metadata_tree.OWN_CONFIGS`, by name: subscriptions, groups."""
 
     def scram_credentials(self) -> Mapping[str, Credentials]:
         """The SCRAM credentials of each user."""

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.counters import BrokerCounters
 from highwater.broker.runtime import Runtime
+from highwater.broker.settings.metadata_tree import CLIENT_METRICS_CONFIGS
 from highwater.broker.settings.store import SettingsStore
 from highwater.broker.telemetry.instances import Instances, text_of_id
 from highwater.broker.telemetry.own_latency import OwnLatency
@@ -47,7 +48,7 @@ class ClientTelemetry:
     def take_up(self) -> None:
         """Use the subscriptions of the store from now on."""
         usable: list[Subscription] = []
-        for name, settings in self._store.client_metrics().items():
+        for name, settings in self._store.own_configs(CLIENT_METRICS_CONFIGS).items():
             subscription = subscription_of(settings)
             if isinstance(subscription, Subscription):
                 usable.append(subscription)

@@ -50,7 +50,8 @@ Sees = Callable[[str], bool]
 class World(NamedTuple):
     """What all consumer groups of a broker know."""
 
-    settings: ConsumerSettings
+    settings: Callable[[str], ConsumerSettings]
+    """The settings of a group."""
     regex_refresh_interval_ms: int
     topics: Topics
     topic_names: Callable[[], Iterable[str]]
@@ -96,11 +97,15 @@ class ConsumerMembership:
     def restored(cls, group_id: str, world: World, records: Iterable[GroupRecord], now: Now) -> ConsumerMembership:
         """Return a group from its records in the log; its members have one session time to send again."""
         group, contradictions = ConsumerGroup.loaded(
-            group_id, records, world.settings.session_timeout_ms, now.monotonic_ms
+            group_id, records, world.settings(group_id).session_timeout_ms, now.monotonic_ms
         )
         for text in contradictions:
             _logger.warning("group %s: %s", group_id, text)
         return cls(group, world)
+
+    @property
+    def _settings(self) -> ConsumerSettings:
+        return self._world.settings(self.group.group_id)
 
     # Heartbeats
 
@@ -112,7 +117,7 @@ class ConsumerMembership:
         ):
             self._look_at_topics()
             world = self._world
-            decision = run(heartbeat(self.group, request, world.topics, world.settings, now, may_assign=False))
+            decision = run(heartbeat(self.group, request, world.topics, self._settings, now, may_assign=False))
             if not decision.records:
                 return [Answer(partial(answer, decision.answer))]
         return self._submit(
@@ -132,7 +137,7 @@ class ConsumerMembership:
     def _decide_heartbeat(
         self, request: HeartbeatRequest, sees: Sees, answer: AnswerHeartbeat, now: Now
     ) -> Generator[None, None, _Decided]:
-        topics, settings = self._world.topics, self._world.settings
+        topics, settings = self._world.topics, self._settings
         is_leaving = request.member_epoch < JOIN_EPOCH
         if is_leaving:
             decision = leave(self.group, request, topics)
@@ -264,7 +269,7 @@ class ConsumerMembership:
         else:
             if decided.records:
                 self._leftovers = ()
-                self.group.apply(decided.records, self._world.settings.session_timeout_ms, now.monotonic_ms)
+                self.group.apply(decided.records, self._settings.session_timeout_ms, now.monotonic_ms)
             decided.then(now)
         self._go_on(now)
 
@@ -296,7 +301,7 @@ class ConsumerMembership:
 
     @property
     def assignor_name(self) -> str:
-        return assignor_of(self.group, self._world.settings)
+        return assignor_of(self.group, self._settings)
 
     @property
     def state_name(self) -> str:

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.authorization.access import (
     CLUSTER_DENIED,
+    GROUP_DENIED,
     TOPIC_DENIED,
     Access,
     Guard,
@@ -23,8 +24,9 @@ from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 
 _TOPIC: Final = 2
+_GROUP: Final = 32
 _OF_THE_CLUSTER: Final = (4, 8, 16)
-"""Types of resources that have settings, as requests number them: topics; brokers, loggers, metrics of clients."""
+"""Types of resources with settings, as requests number them: topics; groups; brokers, loggers, metrics of clients."""
 
 
 def of_cluster(operation: Operation, refused: Callable[[Any], Answer]) -> Guard:
@@ -123,11 +125,13 @@ def _problem_with_settings(access: Access, operation: Operation, resource: Any) 
     """Why the client may not touch these settings. What is of another type, the handler refuses."""
     if resource.resource_type == _TOPIC:
         return None if access.to_topic(operation, resource.resource_name) else TOPIC_DENIED
+    if resource.resource_type == _GROUP:
+        return None if access.to_group(operation, resource.resource_name) else GROUP_DENIED
     return CLUSTER_DENIED if resource.resource_type in _OF_THE_CLUSTER and not access.to_cluster(operation) else None
 
 
 def of_settings(operation: Operation, field: str, **empty: Any) -> Guard:
-    """Guard settings of topics by topic, and those of brokers by the cluster. `field`: the results in the answer."""
+    """Guard settings of topics and groups by name, and all others by the cluster. `field`: results in the answer."""
 
     def guard(access: Access, request: Any, handle: Handle) -> Reply:
         allowed, told = [], []

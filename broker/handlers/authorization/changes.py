@@ -48,7 +48,7 @@ _UNREPORTED: Final = frozenset(
         ErrorCode.cluster_authorization_failed,
     )
 )
-_RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker_logger", 16: "client_metrics"}
+_RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker_logger", 16: "client_metrics", 32: "group"}
 _OPERATIONS: Final = ("set", "delete", "append", "subtract")
 _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _HIDDEN: Final = "(hidden)"

@@ -17,6 +17,7 @@ from highwater.broker.features import NOTHING, SERVED, Range, Supported, Update,
 from highwater.broker.log.checkpoint import encode_topic_id
 from highwater.broker.log.files import RealFiles
 from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.metadata_tree import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from highwater.broker.settings.quota_entities import DEFAULT, Entity
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.topic import TopicRecord, random_topic_id
@@ -79,7 +80,8 @@ def test_settings_of_all_kinds_are_changed_together_and_are_there_at_the_next_st
     told: list[str] = []
     store.when_changed.append(told.append)
     user, client = metadata_tree.quota_path(Entity("al ice")), metadata_tree.quota_path(Entity("al ice", DEFAULT))
-    subscription = metadata_tree.client_metrics_path("all / of them")
+    group = metadata_tree.own_config_path(GROUP_CONFIGS, "a group")
+    subscription = metadata_tree.own_config_path(CLIENT_METRICS_CONFIGS, "all / of them")
     outcome: list[dict[str, Problem | None]] = []
     store.change_configs(
         {
@@ -88,11 +90,12 @@ def test_settings_of_all_kinds_are_changed_together_and_are_there_at_the_next_st
             user: lambda _: {"producer_byte_rate": "4", "SCRAM-SHA-256": CREDENTIAL},
             client: lambda _: {"consumer_byte_rate": "5"},
             subscription: lambda _: {"metrics": "*"},
+            group: lambda _: {"consumer.session.timeout.ms": "50000"},
             "/config/brokers/0": lambda _: Problem(ErrorCode.invalid_config, "no"),
         },
         outcome.append,
     )
-    changed = ["/config/topics/t", "/config/brokers/<default>", user, client, subscription]
+    changed = ["/config/topics/t", "/config/brokers/<default>", user, client, subscription, group]
     assert told == changed
     refused = {"/config/brokers/0": Problem(ErrorCode.invalid_config, "no")}
     assert outcome == [dict.fromkeys(changed) | refused]
@@ -105,9 +108,10 @@ def test_settings_of_all_kinds_are_changed_together_and_are_there_at_the_next_st
             Entity("al ice", DEFAULT): {"consumer_byte_rate": 5.0},
         }
         assert list(state.scram_credentials()) == ["al ice"]
-        assert state.client_metrics() == {"all / of them": {"metrics": "*"}}
+        assert state.own_configs(CLIENT_METRICS_CONFIGS) == {"all / of them": {"metrics": "*"}}
+        assert state.own_configs(GROUP_CONFIGS) == {"a group": {"consumer.session.timeout.ms": "50000"}}
     store.change_configs({subscription: lambda _: {}}, outcome.append)
-    assert open_store(tmp_path).client_metrics() == {}
+    assert open_store(tmp_path).own_configs(CLIENT_METRICS_CONFIGS) == {}
     store.change_configs({user: lambda present: {"SCRAM-SHA-256": present["SCRAM-SHA-256"]}}, outcome.append)
     store.change_configs({client: lambda _: {}}, outcome.append)
     assert open_store(tmp_path).client_quotas() == {}

@@ -296,12 +296,16 @@ class TestAdministration:
 
     def test_settings_of_topics_and_brokers_are_two_things(self, guarded: NodeHarness) -> None:
         allow(guarded, TOPIC, "t", Operation.ALTER_CONFIGS)
-        names = {2: "t", 4: "0", 8: "0", 16: "subscription"}
+        names = {2: "t", 4: "0", 8: "0", 16: "subscription", 32: "g"}
         resources = [{"resource_type": kind, "resource_name": name} for kind, name in names.items()]
         answer = guarded.ask("describe_configs", 4, resources=resources)
         told = {result.resource_type: ErrorCode(result.error_code) for result in answer.results}
         denied = ErrorCode.cluster_authorization_failed
-        assert told == {2: ErrorCode.none, 4: denied, 8: denied, 16: denied}
+        of_group = ErrorCode.group_authorization_failed
+        assert told == {2: ErrorCode.none, 4: denied, 8: denied, 16: denied, 32: of_group}
+        allow(guarded, GROUP, "g", Operation.DESCRIBE_CONFIGS)
+        (group,) = guarded.ask("describe_configs", 4, resources=resources[-1:]).results
+        assert group.error_code == ErrorCode.none
 
     def test_the_acls_themselves_need_the_cluster(self, guarded: NodeHarness) -> None:
         creation = {

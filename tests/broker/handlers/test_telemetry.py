@@ -11,6 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.shared.reply import UNKNOWN_SOFTWARE, Client
+from highwater.broker.settings import metadata_tree
 from highwater.broker.telemetry.instances import text_of_id
 from highwater.broker.topics.internal_topic import CLIENT_METRICS_TOPIC
 from highwater.kafka.protocol.apis import TELEMETRY_APIS
@@ -294,7 +295,7 @@ def test_an_empty_name_is_not_described(node: NodeHarness) -> None:
 def test_stored_settings_that_cannot_be_used_are_said(node: NodeHarness, caplog: pytest.LogCaptureFixture) -> None:
     """A newer broker may have written them."""
     subscribe(node, "good")
-    node.store.client_metrics()["bad"] = {"future": "1"}  # type: ignore[index]
-    node.node.telemetry.take_up()
+    path = metadata_tree.own_config_path(metadata_tree.CLIENT_METRICS_CONFIGS, "bad")
+    node.store.change_configs({path: lambda _: {"future": "1"}}, lambda _: None)
     assert "subscription bad to client metrics is not used: Unknown client metrics configuration" in caplog.text
     assert get(node).requested_metrics == ("*",)

@@ -124,23 +124,24 @@ def test_quotas_of_addresses_stand_where_kafka_has_them(world: World) -> None:
     assert sorted(world.ensemble.children("/config/ips")) == ["2001%3Adb8%3A%3A1", "<default>"]
 
 
-def test_subscriptions_to_client_metrics_are_heard_of_without_a_notification(world: World) -> None:
+@pytest.mark.parametrize("parent", ["/config/client-metrics", "/config/groups"])
+def test_settings_that_kafka_3_9_lacks_are_heard_of_without_a_notification(world: World, parent: str) -> None:
     """Kafka 3.9 complains about a notification of settings that it does not know."""
     one, other = world.broker(), world.broker()
-    path = metadata_tree.client_metrics_path("all / of them")
-    assert path == "/config/client-metrics/all%20%2F%20of%20them"
+    path = metadata_tree.own_config_path(parent, "all / of them")
+    assert path == f"{parent}/all%20%2F%20of%20them"
     for interval in ("100", "200"):
         one.change(path, metrics="*", **{"interval.ms": interval})
         for broker in (one, other, world.broker()):
-            assert broker.store.client_metrics() == {"all / of them": {"metrics": "*", "interval.ms": interval}}
+            assert broker.store.own_configs(parent) == {"all / of them": {"metrics": "*", "interval.ms": interval}}
     outcome: list[dict[str, Problem | None]] = []
     other.store.change_configs({path: lambda _: {}}, outcome.append)
     world.scheduler.run(1)
     assert outcome == [{path: None}]
     for broker in (one, other, world.broker()):
-        assert broker.store.client_metrics() == {}
+        assert broker.store.own_configs(parent) == {}
     assert one.changed == other.changed == [path] * 3
-    assert world.ensemble.children("/config/client-metrics") == []
+    assert world.ensemble.children(parent) == []
     assert world.ensemble.children("/config/changes") == []
 
 

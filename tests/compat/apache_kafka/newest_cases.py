@@ -211,6 +211,26 @@ def newest_client_metrics(broker: RunningBroker) -> None:
 
 
 @case
+def newest_group_configs(broker: RunningBroker) -> None:
+    """Settings of groups by Kafka's tools: what was set is described and listed, and gone when it is deleted."""
+    of_groups = ("ConfigCommand", "--entity-type", "groups")
+    heartbeat, session = "consumer.heartbeat.interval.ms=6000", "consumer.session.timeout.ms=50000"
+    _succeed(broker, *of_groups, "--alter", "--entity-name", "a group", "--add-config", f"{heartbeat},{session}")
+    for named in ((), ("--entity-name", "a group")):
+        described = _succeed(broker, *of_groups, "--describe", *named)
+        assert "a group" in described, described
+        assert {heartbeat, session} <= set(described.split()), described
+    every = _succeed(broker, *of_groups, "--describe", "--all", "--entity-name", "a group")
+    assert "consumer.assignment.interval.ms=1000" in every.split(), every
+    of_a_group = (*of_groups, "--alter", "--entity-name", "a group")
+    _succeed(broker, *of_a_group, "--delete-config", "consumer.heartbeat.interval.ms")
+    described = _succeed(broker, *of_groups, "--describe", "--entity-name", "a group")
+    assert heartbeat not in described.split(), described
+    _succeed(broker, *of_a_group, "--delete-config", "consumer.session.timeout.ms")
+    assert "a group" not in _succeed(broker, *of_groups, "--describe")
+
+
+@case
 def newest_consumer_groups(broker: RunningBroker) -> None:
     """Groups of KIP-848: two members share a topic over a kill of the broker, and Kafka can read their records."""
     _succeed(broker, "TopicCommand", "--create", "--topic", "shared", "--partitions", "4")

@@ -28,7 +28,7 @@ class Members:
         self.partition_count = 2
         self.stores: list[Store] = []
         world = World(
-            SETTINGS,
+            lambda _: SETTINGS,
             600_000,
             lambda name: KnownTopic(TOPIC, self.partition_count) if name == "t" else None,
             lambda: ("t",),

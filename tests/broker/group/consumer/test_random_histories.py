@@ -54,6 +54,7 @@ class Client:
         self.instance_id = instance_id
         self.topics = topics
         self.regex = ""
+        self.sent: list[HeartbeatRequest] = []
         self.forget()
 
     def forget(self) -> None:
@@ -124,6 +125,9 @@ class AnyHistory(RuleBasedStateMachine):
 
     def decide(self, request: HeartbeatRequest, *, may_assign: bool = True) -> Decision:
         assert refusal("g", request, 1, self.limits.assignors) is None
+        for client in self.clients:
+            if client.member_id == request.member_id:
+                client.sent.append(request)
         if request.member_epoch < 0:
             return leave(self.group, request, self.topics.get)
         return run(heartbeat(self.group, request, self.topics.get, self.limits, self.now, may_assign=may_assign))
@@ -181,6 +185,15 @@ class AnyHistory(RuleBasedStateMachine):
         again = self.decide(request)
         assert again == Decision(first), "the same full heartbeat changes something"
         client.hear(again.answer)
+
+    @precondition(lambda self: self.clients and self.in_flight is None)
+    @rule(which=WHICH, age=st.integers(1, 5))
+    def hear_late(self, which: int, age: int) -> None:
+        """A request with an epoch of the past arrives from a connection that is gone."""
+        client = self.clients[which % len(self.clients)]
+        late = [request for request in client.sent if 0 < request.member_epoch < client.epoch]
+        if late:
+            self.write(self.decide(late[-age % len(late)]).records)
 
     @precondition(lambda self: self.clients)
     @rule(which=WHICH)
