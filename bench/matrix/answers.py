@@ -282,7 +282,7 @@ def rest_sentences(settings: Sequence[str], found: Mapping[Key, Answer]) -> list
     groups = {
         "May matter, and is not decided": list(map(name_of, may)),
         "No difference": [f"{name_of(s)} {_unseen_text(of_setting[s])}" for s in left if states[s] == {"none"}],
-        "Too noisy to say, somewhere": [name_of(s) for s in left if "undecided" in states[s] and s not in may],
+        "Undecided somewhere": [name_of(s) for s in left if "undecided" in states[s] and s not in may],
         "Not measured everywhere yet": [
             name_of(s) for s in left if states[s] & {"undecided", "missing"} == {"missing"}
         ],

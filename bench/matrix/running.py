@@ -110,9 +110,10 @@ def begun_matrix(out: Path, study: Study, data_dir: Path, facts: Facts, *, quick
 def run_matrix(out: Path, matrix: Matrix, here: Here, for_s: float | None = None) -> tuple[Matrix, Ended]:
     """Run what is not done yet; `matrix.json` is written before each run.
 
-    for_s: no round begins that would not end in this time. Raises UsageError as the runs do.
+    for_s: only runs begin that would end in this time. Raises UsageError as the runs do.
     """
     study, began = matrix.questions, False
+    too_long_s: list[int] = []
     deadline_s = math.inf if for_s is None else here.now_s() + for_s
     stages: tuple[Stage, ...] = ("first",) if matrix.quick else ("first", "confirming")
     for disk in study.disks:
@@ -134,13 +135,15 @@ def run_matrix(out: Path, matrix: Matrix, here: Here, for_s: float | None = None
                         continue
                     plan = plan_of(item, study, available)
                     if here.now_s() + plan.duration_s > deadline_s:
-                        if not began:
-                            needed = wait_text(plan.duration_s)
-                            raise UsageError(f"--for: the next run alone takes about {needed}; give it more")
-                        return matrix, "time over"
+                        too_long_s.append(plan.duration_s)
+                        continue
                     began = True
                     if _run(out / item.folder, plan, here.execute).status != "done":
                         return matrix, "interrupted"
+            if too_long_s and not began:
+                raise UsageError(f"--for: the next run alone takes about {wait_text(min(too_long_s))}; give it more")
+            if too_long_s:
+                return matrix, "time over"
             done = matrix.disks[disk].model_copy(update={"complete": True})
             matrix = _kept(out, matrix, matrix.rounds, {disk: done})
     return matrix, "done"

@@ -111,6 +111,16 @@ def test_a_time_limit_ends_it_before_a_run_that_would_take_longer(tmp_path: Path
     assert "missing" in {answer.state for answer in answers_of(out, kept).values()}
 
 
+def test_what_is_left_of_the_time_goes_to_a_shorter_run(tmp_path: Path) -> None:
+    out, host = tmp_path / "out", tmp_path / "host"
+    study = STUDY.model_copy(update={"loads": {load: STUDY.loads[load] for load in ("prove-writes", "prove-cpu")}})
+    kept, ended = run_matrix(out, begun(out, host, study=study, quick=True), here(host, runner := Runner()), for_s=200)
+    assert (ended, folders(runner, out)) == ("time over", ["host/prove-cpu/first-1"])
+    assert not kept.disks["host"].complete
+    run_matrix(out, kept, here(host, again := Runner()))
+    assert folders(again, out)[0] == "host/prove-writes/first-1"
+
+
 def test_quick_measures_nothing_alone(tmp_path: Path) -> None:
     out, host = tmp_path / "out", tmp_path / "host"
     done, _ = run_matrix(out, begun(out, host, quick=True), here(host, runner := Runner(slow="vm.swappiness")))
