@@ -113,8 +113,7 @@ def configs(
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show or change settings of topics and brokers, quotas of users and clients, SCRAM credentials, and what metrics
-    clients push.
+    """Show or change settings of topics and brokers, of users and clients, and what metrics clients push.
 
     Exit code: 0 done, 1 the broker refused it, 2 usage error.
     """
