@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from highwater.broker.cluster import znodes
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.cluster.zookeeper import ZooKeeperError, run
@@ -26,6 +27,7 @@ from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.authorization import authorizer_of
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
+from highwater.broker.settings.metadata_tree import FEATURES, parse_features
 from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.storage import Storage
 from highwater.broker.turns import Turns
@@ -191,6 +193,10 @@ class SimulatedBroker:
         except (LogDirectoryError, OSError) as error:
             self._fail(f"cannot start: {error}")
             return
+        features = ClusterFeatures(zookeeper, process)
+        # At once: where none are finalised, a history is as it would be without this.
+        if (finalised := self._ensemble.data(FEATURES)) is not None:
+            features.features.take_up(znodes.read(finalised, parse_features))
         self.parts = parts = ClusteredNode(
             Runtime(
                 broker_id=self.broker_id,
@@ -201,7 +207,7 @@ class SimulatedBroker:
             ),
             store,
             acls,
-            ClusterFeatures(zookeeper, process),
+            features,
             Storage(
                 log_directories=directories,
                 request_flush=self._request_flush,

@@ -57,6 +57,8 @@ class Cluster:
         self.brokers = self._make_brokers(brokers)
         self.keys: list[TopicPartition] = []
         """Partitions that clients use."""
+        self.topic_ids: dict[str, UUID] = {}
+        """Of the topics that were created, also of those that are gone."""
         self.assignments: dict[TopicPartition, ReplicaAssignment] = {}
         """Which brokers shall have which partition, as ZooKeeper has it."""
         self.deleted: set[str] = set()
@@ -94,7 +96,7 @@ class Cluster:
         replicas = {partition: list(of) for partition, of in enumerate(assignment)}
         if is_used:
             self.keys += [(name, partition) for partition in replicas]
-        topic_id = UUID(int=self.world.rng.getrandbits(128))
+        topic_id = self.topic_ids[name] = UUID(int=self.world.rng.getrandbits(128))
         self.ensemble.make(metadata_tree.topic_config_path(name), znodes.encode(metadata_tree.config_value({})))
         self.ensemble.make(znodes.topic_path(name), znodes.encode(metadata_tree.topic_value(topic_id, replicas)))
 

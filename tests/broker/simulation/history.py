@@ -17,6 +17,8 @@ from tests.broker.simulation.checker import Violation
 from tests.broker.simulation.clients import Consumer, Producer, ProducerSettings
 from tests.broker.simulation.cluster import Cluster
 from tests.broker.simulation.committer import Committer
+from tests.broker.simulation.group_life import PROPERTIES as GROUP_PROPERTIES
+from tests.broker.simulation.group_life import GroupLife
 from tests.broker.simulation.zookeeper import Ensemble
 
 _TOPIC: Final = "t"
@@ -65,6 +67,7 @@ class _Logged(logging.Handler):
 
 class History:
     may_have_acls = True
+    may_have_members = True
 
     def __init__(
         self,
@@ -72,11 +75,12 @@ class History:
         *,
         is_durable: bool | None = None,
         has_acls: bool | None = None,
+        has_members: bool | None = None,
         is_told_at_once: bool = False,
     ) -> None:
         """A durable one acknowledges what is flushed, and suffers power cuts; a seed decides unless it is said.
 
-        One with ACLs has an authorizer, and users whose rights change.
+        One with ACLs has an authorizer, and users whose rights change. One with members has a consumer group (KIP-848).
         """
         self.seed = seed
         self.rng = rng = Random(seed * 7919 + 1)
@@ -95,11 +99,16 @@ class History:
         access_rng = Random(seed * 104_729 + 3)
         if self.may_have_acls and ((access_rng.random() < 0.2) if has_acls is None else has_acls):
             properties |= Access.properties(access_rng)
+        # The same for the group.
+        group_rng = Random(seed * 15_485_863 + 5)
+        if has_members := self._has_members(group_rng, has_members, properties):
+            properties |= GROUP_PROPERTIES
         brokers = 4 if rng.random() < 0.3 else 3
         self.replica_count = _REPLICAS
         self.cluster = self._make_cluster(brokers, properties, may_lose=may_lose)
         self.cluster.world.is_told_at_once = is_told_at_once
         self.access = Access(self.cluster, access_rng) if "authorizer.class.name" in properties else None
+        self.group = GroupLife(self.cluster, group_rng) if has_members else None
         network = self.cluster.network
         network.max_delay_ms = rng.choice((1, 2, 5, 20))
         network.slow_rate, network.slow_ms = rng.choice(((0.0, 0), (0.01, 50), (0.05, 400)))
@@ -112,6 +121,11 @@ class History:
         self.consumers: list[Consumer] = []
         self.committer: Committer | None = None
         self.faults = self._faults()
+
+    def _has_members(self, rng: Random, is_wanted: bool | None, properties: Mapping[str, str]) -> bool:
+        """Members have no rights to grant here: a cluster with an authorizer has none."""
+        may = self.may_have_members and "authorizer.class.name" not in properties
+        return may and ((rng.random() < 0.2) if is_wanted is None else is_wanted)
 
     def _make_cluster(self, brokers: int, properties: Mapping[str, str], *, may_lose: bool) -> Cluster:
         return Cluster(self.seed, brokers=brokers, properties=properties, may_lose=may_lose)
@@ -186,6 +200,8 @@ class History:
             world.run(rng.choice((50, 200, 500, 1000, 2500)))
             if self.access is not None:
                 self.access.check()
+            if self.group is not None:
+                self.group.befall()
             if rng.random() < 0.5:
                 rng.choice(self.faults)()
         world.run(rng.randint(0, 3000))
@@ -197,17 +213,21 @@ class History:
             self.committer.stop_after_next()
         if self.access is not None:
             self.access.stop()
+        if self.group is not None:
+            self.group.stop()
         clients: list[Producer | Committer] = [*self.producers, *([self.committer] if self.committer else [])]
 
         def is_settled() -> bool:
             if bugs.found:
                 return True
             is_quiet = all(client.is_idle for client in clients) and cluster.is_complete and cluster.is_whole
-            return is_quiet and (self.access is None or self.access.is_settled)
+            has_settled = self.group is None or self.group.why_not_at_rest is None
+            return is_quiet and has_settled and (self.access is None or self.access.is_settled)
 
         if not world.run(_SETTLE_MS, is_settled):
             busy = [client.name for client in clients if not client.is_idle]
-            raise Violation(f"not whole again; still sending: {busy}; " + "; ".join(cluster.describe()))
+            group = f"the group: {self.group.why_not_at_rest}; " if self.group is not None else ""
+            raise Violation(f"not whole again; still sending: {busy}; {group}" + "; ".join(cluster.describe()))
         if bugs.found:
             return
         self._read_to_the_end()
@@ -215,6 +235,8 @@ class History:
         cluster.check_quiet()
         if self.access is not None:
             self.access.check_convergence()
+        if self.group is not None:
+            self.group.check_convergence()
 
     def _start_clients(self) -> None:
         rng = self.rng
@@ -230,6 +252,8 @@ class History:
             self.consumers.append(Consumer(self.cluster, partition, (_TOPIC, partition)))
         if self.access is not None:
             self.access.start()
+        if self.group is not None:
+            self.group.start(self._replicas)
 
     def _read_to_the_end(self) -> None:
         ends = {key: self.cluster.checker.partition(key).end_offset for key in self.cluster.keys}

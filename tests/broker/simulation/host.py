@@ -114,6 +114,7 @@ class HostCluster(Cluster):
 
 class HostHistory(History):
     may_have_acls = False  # the tree of the parent has other hands than those that write them here
+    may_have_members = False
     cluster: HostCluster
 
     def _make_cluster(self, brokers: int, properties: Mapping[str, str], *, may_lose: bool) -> HostCluster:

@@ -1,0 +1,241 @@
+"""A consumer group of KIP-848 in a history: members come, go, hang and die, and change what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from highwater.broker.cluster import znodes
+from highwater.broker.cluster.peers import PeerFailure, ask
+from highwater.broker.features import GROUP_VERSION, Finalised
+from highwater.broker.settings import metadata_tree
+from tests.broker.simulation.checker import Violation
+from tests.broker.simulation.clients import Client
+from tests.broker.simulation.group_checker import GroupChecker, TopicPartitionId
+from tests.broker.simulation.group_member import COORDINATOR, GROUP, GroupMember, MemberSettings, Subscription
+
+if TYPE_CHECKING:
+    from tests.broker.simulation.cluster import Cluster
+
+TOPICS: Final = {"g1": 5, "g2": 3}
+SESSION_TIMEOUT_MS: Final = 12_000
+"""Longer than any fault of a history, so that members that live are heard in time."""
+_SOON_MS: Final = 8_000
+"""In which members give up what they have and get what is new, a few times."""
+PROPERTIES: Final = {
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
+}
+_MOST_MEMBERS: Final = 6
+_DESCRIBE: Final = 69
+_DESCRIBE_VERSION: Final = 1
+_TIMEOUT_MS: Final = 3000
+_BACKOFF_MS: Final = 100
+
+
+def finalise_group_version(cluster: Cluster) -> None:
+    """Before its brokers start."""
+    finalised = Finalised(1, {GROUP_VERSION: 1})
+    cluster.ensemble.make(metadata_tree.FEATURES, znodes.encode(metadata_tree.features_value(finalised)))
+
+
+class GroupLife:
+    def __init__(self, cluster: Cluster, rng: Random) -> None:
+        self.cluster = cluster
+        self.rng = rng
+        self.checker = GroupChecker(SESSION_TIMEOUT_MS, may_lose=cluster.checker.may_lose)
+        self.members: list[GroupMember] = []
+        finalise_group_version(cluster)
+        self._count = 0
+        self._is_over = False
+        """Whether nothing befalls it any more: then all read the same, and nobody commits."""
+
+    def start(self, replicas: Callable[[], list[int]]) -> None:
+        for name, partition_count in TOPICS.items():
+            self.cluster.create_topic(name, [replicas() for _ in range(partition_count)], is_used=False)
+        for _ in range(self.rng.randint(1, 3)):
+            self._join()
+
+    @property
+    def partitions(self) -> list[TopicPartitionId]:
+        return [(self.cluster.topic_ids[name], index) for name, count in TOPICS.items() for index in range(count)]
+
+    # What befalls it
+
+    def befall(self) -> None:
+        self.members = [member for member in self.members if not member.is_gone]
+        self.rng.choice([self._join, self._join, self._leave, self._die, self._pause, self._subscribe, self._bounce])()
+
+    def _join(self, instance_id: str | None = None) -> None:
+        if len(self.members) >= _MOST_MEMBERS:
+            return
+        rng = self.rng
+        self._count += 1
+        if instance_id is None and rng.random() < 0.3:
+            instance_id = f"instance{self._count}"
+        settings = MemberSettings(
+            self._subscription(),
+            instance_id,
+            rebalance_timeout_ms=rng.choice((2000, 5000, 20_000)),
+            revoke_ms=20 if self._is_over else rng.choice((0, 20, 500, 3000)),
+        )
+        name = f"member{self._count}"
+        self._tell(f"{name} joins for {settings}")
+        member = GroupMember(self.cluster, self.checker, name, settings, Random(rng.getrandbits(64)))
+        member.may_commit = not self._is_over
+        self.members.append(member)
+
+    def _subscription(self) -> Subscription:
+        everything = (Subscription(("g1", "g2")), Subscription(regex="g[12]"), Subscription(("g2",), "g1|not-there"))
+        if self._is_over:
+            return self.rng.choice(everything)
+        some = (
+            Subscription(("g1",)),
+            Subscription(regex="g2"),
+            Subscription(("not-there",), "g1|side.*"),
+            Subscription(),
+        )
+        return self.rng.choice((*everything, *some))
+
+    def _a_member(self) -> GroupMember | None:
+        return self.rng.choice(self.members) if self.members else None
+
+    def _leave(self) -> None:
+        member = self._a_member()
+        if member is not None:
+            self._tell(f"{member.name} leaves")
+            member.leave()
+
+    def _die(self) -> None:
+        member = self._a_member()
+        if member is not None:
+            self._tell(f"{member.name} dies")
+            member.die()
+
+    def _pause(self) -> None:
+        member = self._a_member()
+        if member is not None and not member.process.is_paused:
+            self._tell(f"{member.name} is paused")
+            member.process.pause()
+            self.cluster.world.call_later(self.rng.choice((500, 4000, 15_000)), member.process.resume)
+
+    def _subscribe(self) -> None:
+        member = self._a_member()
+        if member is not None:
+            member.subscribe(self._subscription())
+            self._tell(f"{member.name} subscribes to {member.settings.subscription}")
+
+    def _bounce(self) -> None:
+        """A static member goes and comes back with another member id."""
+        member = self._a_member()
+        if member is None or member.settings.instance_id is None:
+            return
+        instance_id = member.settings.instance_id
+        self._tell(f"{member.name} leaves for a while")
+        member.leave(for_a_while=True)
+        self.cluster.world.call_later(self.rng.choice((100, 2000)), lambda: self._join(instance_id))
+
+    def _tell(self, text: str) -> None:
+        self.cluster.tell(f"> {text}")
+
+    # The end
+
+    def stop(self) -> None:
+        self._is_over = True
+        self.members = [member for member in self.members if not member.is_gone]
+        if not self.members:
+            self._join()
+        for member in self.members:
+            member.process.resume()
+            member.may_commit = False
+            # Who always takes longer than it has to give up is fenced again and again.
+            member.settings = member.settings._replace(revoke_ms=20)
+            member.subscribe(self._subscription())
+
+    @property
+    def why_not_at_rest(self) -> str | None:
+        return self.checker.why_not_at_rest([member for member in self.members if not member.is_gone], self.partitions)
+
+    def check_convergence(self) -> None:
+        """It is at rest: another coordinator reads the same group from the log."""
+        # The sessions of members that died have to end.
+        self.cluster.world.run(SESSION_TIMEOUT_MS + _SOON_MS)
+        before = self._described()
+        if before["group_state"] != "Stable" or self.why_not_at_rest is not None:
+            raise Violation(f"the group is {before['group_state']} in the end: {self.why_not_at_rest}, {before}")
+        self._kill_coordinator(with_all_others=self.rng.random() < 0.5)
+        after = self._described()
+        if after != before:
+            raise Violation(f"another coordinator reads another group: {before}, then {after}")
+
+    def _kill_coordinator(self, *, with_all_others: bool) -> None:
+        state = self.cluster.states[COORDINATOR]
+        if with_all_others:
+            self._tell("all brokers are killed and start again")
+            for broker in self.cluster.brokers.values():
+                broker.kill()
+                broker.start()
+        else:
+            self._tell("the coordinator is killed")
+            self.cluster.brokers[state.leader].kill()
+        if not self.cluster.world.run(
+            30_000, lambda: self.cluster.states[COORDINATOR].leader_epoch > state.leader_epoch
+        ):
+            raise Violation("no coordinator is elected")
+        # What a heartbeat to the new coordinator may change, it changes now.
+        self.cluster.world.run(5_000)
+        self.cluster.brokers[state.leader].start_if_not_running()
+
+    def _described(self) -> dict[str, Any]:
+        told: list[dict[str, Any]] = []
+        asker = Client(self.cluster, f"asker{self.cluster.world.now_ms}")
+
+        def answered(answer: Any | PeerFailure) -> None:
+            if isinstance(answer, PeerFailure) or answer.groups[0].error_code is not ErrorCode.none:
+                asker.process.call_later(_BACKOFF_MS, step)
+            else:
+                told.append(_plain(answer.groups[0]))
+
+        def step() -> None:
+            found = asker.leader_of(COORDINATOR)
+            if found is None:
+                asker.process.call_later(_BACKOFF_MS, step)
+            else:
+                fields = {"group_ids": [GROUP], "include_authorized_operations": False}
+                ask(found[0], _DESCRIBE, _DESCRIBE_VERSION, fields, answered, timeout_ms=_TIMEOUT_MS)
+
+        step()
+        if not self.cluster.world.run(60_000, lambda: bool(told)):
+            raise Violation("nobody describes the group")
+        return told[0]
+
+
+def _plain(group: Any) -> dict[str, Any]:
+    """What is the same wherever the group is loaded."""
+
+    def partitions(assignment: Any) -> list[tuple[str, list[int]]]:
+        return sorted((str(each.topic_id), sorted(each.partitions)) for each in assignment.topic_partitions)
+
+    return {
+        "group_state": group.group_state,
+        "group_epoch": group.group_epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "assignor_name": group.assignor_name,
+        "members": sorted(
+            (
+                member.member_id,
+                member.instance_id,
+                member.member_epoch,
+                member.client_id,
+                sorted(member.subscribed_topic_names),
+                partitions(member.assignment),
+                partitions(member.target_assignment),
+            )
+            for member in group.members
+        ),
+    }
