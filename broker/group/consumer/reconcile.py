@@ -9,8 +9,8 @@
 A move: what is assigned and in the target stays; the rest is to be given up, and only when that is done the member gets
 the free part of its target, with the target's epoch. (Apache Kafka 4.4's CurrentAssignmentBuilder)
 
-Stricter than in Kafka: a request with the member's previous epoch, as after a lost answer, gives nothing up. It may be
-older than the last assignment, of which the member would lose a part that it uses.
+A member that sends its previous epoch has what it sends: the answer that gave it more was lost. It sends that only
+once, as it knows of no change: whoever took no note would wait for the rest until the member's time is up.
 """
 
 from __future__ import annotations
@@ -43,14 +43,13 @@ class Told(NamedTuple):
 
 def reconcile(current: CurrentAssignment, target: Target, told: Told) -> CurrentAssignment | None:
     """The member's next assignment: the same object if nothing changes, None if it must join again."""
-    owned = told.owned if told.epoch in (current.epoch, JOIN_EPOCH) else None
     if current.state is MemberState.UNKNOWN:
-        is_bare = owned is not None and not any(owned.values())
-        moved = _move(current, target, owned) if is_bare else None
-    elif _waits(current, target, owned):
-        moved = _without_other_topics(current, target, owned)
+        is_bare = told.owned is not None and not any(told.owned.values())
+        moved = _move(current, target, told.owned) if is_bare else None
+    elif _waits(current, target, told.owned):
+        moved = _without_other_topics(current, target, told.owned)
     else:
-        moved = _move(current, target, owned)
+        moved = _move(current, target, told.owned)
     if moved is None or moved == current:
         return None if moved is None else current
     # The epoch that the member has until it gets the answer.

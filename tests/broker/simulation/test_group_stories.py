@@ -416,8 +416,9 @@ def test_histories_notice_that_a_partition_has_two_owners(
         assert any(History(seed, has_acls=False, has_members=True).run().failure is not None for seed in range(50))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1, 2, 229])
 def test_a_history_with_a_group_runs_clean(seed: int) -> None:
+    """In 229 a member lost the answer that gave it partitions, and then waited in vain to be rid of them."""
     history = History(seed, has_acls=False, has_members=True)
     verdict = history.run()
     assert verdict.failure is None, "\n".join(verdict.history[-60:])
