@@ -98,7 +98,8 @@ def heartbeat(
         runs no other decision of the group may run, nor may records be applied.
     may_assign: False to see, while another event of the group is under way, whether this request writes anything: a
         decision without records is the answer, from decided state. One with records is dropped, and the request waits
-        its turn. A request also waits behind an earlier one of the same member, whatever it is.
+        its turn. A request also waits behind an earlier one of the same member, whatever it is. It looks at no topics:
+        the event under way may have seen them as they were before.
     """
     error = _cannot_join(group, request, settings) if request.member_epoch == JOIN_EPOCH else _is_lost(group, request)
     if error is not None:
@@ -107,7 +108,7 @@ def heartbeat(
     group.has_new_topics |= group.is_metadata_stale
     draft = Draft(group)
     before = _take_place(draft, request)
-    _update_subscription(draft, request, topics, settings)
+    _update_subscription(draft, request, topics, settings, looks_at_topics=may_assign)
     if may_assign and target.is_due(draft.group, settings, now.wall_ms):
         draft.add((yield from target.compute(draft.group, topics, settings, now.wall_ms)))
     after = _move(draft, request, before, topics)
@@ -208,7 +209,9 @@ def _take_place(draft: Draft, request: HeartbeatRequest) -> CurrentAssignment:
     return current
 
 
-def _update_subscription(draft: Draft, request: HeartbeatRequest, topics: Topics, settings: ConsumerSettings) -> None:
+def _update_subscription(
+    draft: Draft, request: HeartbeatRequest, topics: Topics, settings: ConsumerSettings, *, looks_at_topics: bool
+) -> None:
     """Write what is new in the request, and the group's next epoch if that calls for a new target."""
     group = draft.group
     assignor = target.assignor_of(group, settings)
@@ -223,7 +226,7 @@ def _update_subscription(draft: Draft, request: HeartbeatRequest, topics: Topics
         or _is_another_known_regex(draft.group, before, after)
         or target.assignor_of(draft.group, settings) != assignor
     )
-    if not must_bump and group.is_metadata_stale:
+    if not must_bump and group.is_metadata_stale and looks_at_topics:
         must_bump = metadata_hash(draft.group, topics) != group.metadata_hash
         draft.origin.is_metadata_stale = must_bump
     if must_bump:

@@ -115,7 +115,6 @@ class ConsumerMembership:
             and request.member_epoch > JOIN_EPOCH
             and not self._is_busy_with(request.member_id)
         ):
-            self._look_at_topics()
             world = self._world
             decision = run(heartbeat(self.group, request, world.topics, self._settings, now, may_assign=False))
             if not decision.records:

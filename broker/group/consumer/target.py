@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from highwater.broker.group.assignors.assignor import AssignedMember, GroupToAssign
-from highwater.broker.group.consumer.events import ConsumerSettings, Topics
+from highwater.broker.group.consumer.events import ConsumerSettings, KnownTopic, Topics
 from highwater.broker.group.consumer.group import NO_PARTITIONS, ConsumerGroup
 from highwater.broker.group.consumer.schemas import GroupRecord, Key, MemberTarget, RecordKind, TargetEpoch
 
@@ -40,21 +40,25 @@ def compute(
     group: ConsumerGroup, topics: Topics, settings: ConsumerSettings, wall_ms: int
 ) -> Generator[None, None, list[GroupRecord]]:
     """The records of the target for the group's epoch: of the members whose partitions change, and the epoch."""
+    known: dict[str, KnownTopic | None] = {}
+    # Each topic is looked up once, as it may go meanwhile.
+    for number, name in enumerate(group.topics):
+        known[name] = topics(name)
+        if number % _YIELD_EACH == _YIELD_EACH - 1:
+            yield
     ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
     members: dict[str, AssignedMember] = {}
     for number, (member_id, member) in enumerate(group.members.items()):
         subscription = (member.topics, member.regex)
         if subscription not in ids:
-            ids[subscription] = subscribed_ids(group.topics_of(member), topics)
+            ids[subscription] = subscribed_ids(group.topics_of(member), known.__getitem__)
         assigned = group.targets.get(member_id, NO_PARTITIONS)
         members[member_id] = AssignedMember(member.instance_id, ids[subscription], assigned)
         if number % _YIELD_EACH == _YIELD_EACH - 1:
             yield
-    known = [topic for name in group.topics if (topic := topics(name)) is not None]
+    partition_counts = {topic.topic_id: topic.partition_count for topic in known.values() if topic is not None}
     assign = settings.assignors[assignor_of(group, settings)]
-    target = yield from assign(
-        GroupToAssign(members, {topic.topic_id: topic.partition_count for topic in known}, len(set(ids.values())) == 1)
-    )
+    target = yield from assign(GroupToAssign(members, partition_counts, len(set(ids.values())) == 1))
     changed = [member_id for member_id in members if group.targets.get(member_id) != target[member_id]]
     return [
         *(

@@ -10,13 +10,16 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.assignors.known import ASSIGNORS
+from highwater.broker.group.consumer import target
 from highwater.broker.group.consumer.events import ConsumerSettings, HeartbeatAnswer, HeartbeatRequest, KnownTopic
 from highwater.broker.group.consumer.group import ConsumerGroup
 from highwater.broker.group.consumer.membership import ConsumerMembership, World
+from highwater.broker.group.consumer.schemas import ConsumerMember, GroupEpoch, GroupRecord, Key, RecordKind
 from highwater.broker.group.events import Answer, Effect, Leaver, Now, Store
 from highwater.broker.slices import run
 
 TOPIC = UUID(int=1)
+OTHER_TOPIC = UUID(int=2)
 SETTINGS = ConsumerSettings(45_000, 5_000, 0, 1_000, ASSIGNORS)
 
 
@@ -26,15 +29,21 @@ class Members:
     def __init__(self) -> None:
         self.now_ms = 0
         self.partition_count = 2
+        self.other_count = 0
         self.stores: list[Store] = []
         world = World(
             lambda _: SETTINGS,
             600_000,
-            lambda name: KnownTopic(TOPIC, self.partition_count) if name == "t" else None,
-            lambda: ("t",),
-            lambda: self.partition_count,
+            self.topic,
+            lambda: ("t", "u"),
+            lambda: self.partition_count + self.other_count,
         )
         self.members = ConsumerMembership(ConsumerGroup("g"), world)
+
+    def topic(self, name: str) -> KnownTopic | None:
+        if name == "t":
+            return KnownTopic(TOPIC, self.partition_count)
+        return KnownTopic(OTHER_TOPIC, self.other_count) if name == "u" and self.other_count else None
 
     @property
     def now(self) -> Now:
@@ -189,3 +198,31 @@ def test_a_topic_that_changed_is_seen_though_the_log_refused_it_first(group: Mem
     told = group.beat("a", 1)
     group.end_append()
     assert told[0].assignment == {TOPIC: frozenset([0, 1, 2])}
+
+
+def test_a_topic_that_grows_during_an_append_is_seen_later(group: Members) -> None:
+    """Beside the records under way a heartbeat does not tell, as the group does not read the topic yet."""
+    group.other_count = 1
+    group.beat("a", 1)
+    joining = group.beat("b", topics=frozenset(["u"]))
+    group.other_count = 4
+    assert group.beat("a", 1)
+    group.end_append()
+    grown = group.beat("b", joining[0].member_epoch)
+    group.end_append()
+    assert grown[0].assignment == {OTHER_TOPIC: frozenset(range(4))}
+
+
+def test_a_topic_may_go_while_a_target_is_computed() -> None:
+    group = ConsumerGroup("g")
+    records = [
+        GroupRecord(Key(RecordKind.MEMBER, "g", f"m{index}"), ConsumerMember(topics=frozenset(["t"])))
+        for index in range(600)
+    ]
+    group.apply([*records, GroupRecord(Key(RecordKind.GROUP, "g"), GroupEpoch(1))], 45_000, 0)
+    topics = {"t": KnownTopic(TOPIC, 2)}
+    steps = target.compute(group, topics.get, SETTINGS, 0)
+    next(steps)
+    next(steps)
+    del topics["t"]
+    assert len(run(steps)) == 601
