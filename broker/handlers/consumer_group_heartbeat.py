@@ -13,6 +13,7 @@ Versions: v1 brings regular expressions, and member ids that clients make.
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -67,10 +68,10 @@ def _read(context: RequestContext, request: Any) -> HeartbeatRequest:
 def _owned(topics: Any) -> Assignment | None:
     if topics is None:
         return None
-    owned: dict[Any, frozenset[int]] = {}
+    owned: dict[UUID, set[int]] = {}
     for topic in topics:
-        owned[topic.topic_id] = owned.get(topic.topic_id, frozenset()) | frozenset(topic.partitions)
-    return {topic_id: partitions for topic_id, partitions in owned.items() if partitions}
+        owned.setdefault(topic.topic_id, set()).update(topic.partitions)
+    return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items() if partitions}
 
 
 def _encode(value: HeartbeatAnswer) -> Answer:

@@ -33,6 +33,8 @@ from highwater.kafka.regular_expressions import Pattern, PatternError
 
 _MAX_TEXT_BYTES: Final = 32_000
 """Keys of records have 15 bits for the length of a text."""
+_MAX_NAMES: Final = 10_000
+"""Of topics in one request: the broker goes over all of them in one step."""
 _REJOIN: Final = "the member must give up all its partitions and join again"
 
 
@@ -69,6 +71,8 @@ def _problem(group_id: str, request: HeartbeatRequest, version: int) -> str | No
     for name, text in {**texts, "member id": request.member_id, "regular expression": request.regex}.items():
         if len((text or "").encode(errors="replace")) > _MAX_TEXT_BYTES:
             return f"the {name} must not have more than {_MAX_TEXT_BYTES:,} bytes"
+    if len(request.topics or ()) > _MAX_NAMES:
+        return f"a member must not name more than {_MAX_NAMES:,} topics; a regular expression may match more"
     if epoch < STATIC_LEAVE_EPOCH:
         return f"the member epoch is {epoch}, which means nothing"
     if epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:

@@ -8,6 +8,8 @@ from highwater.kafka.protocol.primitives import MAX_ITEMS
 
 ONE_STEP_ITEMS_MAX: Final = 10_000
 """The most items of a request that changes the broker's state for all of them in one step of the event loop."""
+OWNED_ITEMS_MAX: Final = 100_000
+"""The most of a request with all partitions of a member: it does not come in parts, and the first member has all."""
 
 
 class Api(NamedTuple):
@@ -110,7 +112,7 @@ APIS: Final = {
         Api(65, "describe_transactions", 0, 0, 0),
         Api(66, "list_transactions", 0, 2, 0),
         # Refused where `group.version` is 0, as by Kafka: librdkafka waits for ever where the API is not there.
-        Api(68, "consumer_group_heartbeat", 0, 1, 0, items_max=ONE_STEP_ITEMS_MAX),
+        Api(68, "consumer_group_heartbeat", 0, 1, 0, items_max=OWNED_ITEMS_MAX),
         Api(69, "consumer_group_describe", 0, 1, 0),
         Api(GET_TELEMETRY_SUBSCRIPTIONS, "get_telemetry_subscriptions", 0, 0, 0),
         Api(PUSH_TELEMETRY, "push_telemetry", 0, 0, 0),

@@ -159,6 +159,15 @@ class TestHeartbeats:
         assert node.beat("a", 3).error_code == ErrorCode.group_id_not_found
         assert not node.ask("list_groups", 5, states_filter=[], types_filter=[]).groups
 
+    @pytest.mark.parametrize("is_one_topic", [True, False])
+    def test_a_member_may_have_very_many_partitions(self, node: GroupHarness, is_one_topic: bool) -> None:
+        node.beat("a")
+        indexes = [[*range(20_000)]] if is_one_topic else [[index] for index in range(20_000)]
+        owned = [{"topic_id": node.topic_id("t"), "partitions": some} for some in indexes]
+        told = node.beat("a", 1, topic_partitions=owned)
+        node.scheduler.run()
+        assert not (told.answer if isinstance(told, Pending) else told).error_code
+
     def test_the_size_has_a_bound(self, make: Callable[..., GroupHarness]) -> None:
         node = make(group_consumer_max_size="1")
         node.find()

@@ -53,6 +53,8 @@ def asked(group_id: str = "g", version: int = 1, **fields: Any) -> ErrorCode | N
         ({"regex": "\ud800"}, REGEX),
         ({"member_id": "m" * 40_000}, INVALID),
         ({"regex": "r" * 40_000}, INVALID),
+        ({"topics": frozenset(map(str, range(10_000)))}, None),
+        ({"topics": frozenset(map(str, range(10_001)))}, INVALID),
     ],
 )
 def test_a_request_is_looked_at(fields: dict[str, Any], error: ErrorCode | None) -> None:
