@@ -40,7 +40,7 @@ from highwater.common.topic_partition import TopicPartition
 _logger = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 1000
-"""After the log refused records, members whose time is up stay so long before they are looked at again."""
+"""After the log refused records, what comes by the clock waits so long: removals, and topics of regular expressions."""
 
 AnswerHeartbeat = Callable[[HeartbeatAnswer], None]
 Sees = Callable[[str], bool]
@@ -145,7 +145,7 @@ class ConsumerMembership:
 
         def then(now: Now) -> None:
             self._answer(partial(answer, decision.answer))
-            if not is_leaving:
+            if not is_leaving and not decision.answer.error_code:
                 self._resolve_if_due(sees, now)
 
         return _Decided(decision.records, then)
@@ -153,14 +153,19 @@ class ConsumerMembership:
     # Regular expressions
 
     def _resolve_if_due(self, sees: Sees, now: Now) -> None:
-        if not self._is_resolving and regexes.is_due(self.group, self._world.regex_refresh_interval_ms, now):
+        may_resolve = not self._is_resolving and now.monotonic_ms >= self._not_before_ms
+        if may_resolve and regexes.is_due(self.group, self._world.regex_refresh_interval_ms, now):
             self._is_resolving = True
             self._effects.append(Work(self._resolve(sees, now)))
 
     def _resolve(self, sees: Sees, now: Now) -> Generator[None, None, Sequence[Effect]]:
         patterns = {member.regex for member in self.group.members.values() if member.regex}
-        names = [*self._world.topic_names()]
-        result = yield from regexes.resolve(patterns, (name for name in names if sees(name)))
+        names = []
+        for name in [*self._world.topic_names()]:
+            if sees(name):
+                names.append(name)
+            yield
+        result = yield from regexes.resolve(patterns, names)
         return self._submit(_Event(NO_MEMBER_ID, partial(self._decide_regexes, result), self._resolving_failed), now)
 
     def _decide_regexes(self, result: regexes.Resolved, now: Now) -> Generator[None, None, _Decided]:

@@ -13,7 +13,7 @@ from highwater.broker.group.assignors.known import ASSIGNORS
 from highwater.broker.group.consumer import target
 from highwater.broker.group.consumer.events import ConsumerSettings, HeartbeatAnswer, HeartbeatRequest, KnownTopic
 from highwater.broker.group.consumer.group import ConsumerGroup
-from highwater.broker.group.consumer.membership import ConsumerMembership, World
+from highwater.broker.group.consumer.membership import ConsumerMembership, Sees, World
 from highwater.broker.group.consumer.schemas import ConsumerMember, GroupEpoch, GroupRecord, Key, RecordKind
 from highwater.broker.group.events import Answer, Effect, Leaver, Now, Store
 from highwater.broker.slices import run
@@ -64,12 +64,12 @@ class Members:
         store = self.stores.pop()
         self.do(self.members.stored(store, error, self.now))
 
-    def beat(self, member_id: str, epoch: int = 0, **fields: Any) -> list[HeartbeatAnswer]:
+    def beat(self, member_id: str, epoch: int = 0, sees: Sees = lambda _: True, **fields: Any) -> list[HeartbeatAnswer]:
         """What the member is answered, now or later."""
         joining: dict[str, Any] = {"rebalance_timeout_ms": 60_000, "topics": frozenset(["t"]), "owned": {}}
         answers: list[HeartbeatAnswer] = []
         request = HeartbeatRequest(member_id, epoch, **((joining if epoch == 0 else {}) | fields))
-        self.do(self.members.heartbeat(request, lambda _: True, answers.append, self.now))
+        self.do(self.members.heartbeat(request, sees, answers.append, self.now))
         return answers
 
     def advance(self, duration_ms: int) -> None:
@@ -226,3 +226,40 @@ def test_a_topic_may_go_while_a_target_is_computed() -> None:
     next(steps)
     del topics["t"]
     assert len(run(steps)) == 601
+
+
+def test_members_whose_time_is_up_together_go_in_batches_that_the_log_takes() -> None:
+    group = Members()
+    for index in range(10):
+        group.beat(f"{index}" + 30_000 * "x")
+        group.end_append()
+    group.advance(45_000)
+    while group.stores:
+        assert sum(len(key) for key, _ in group.stores[0].records) < 500_000
+        group.end_append()
+        group.advance(0)
+    assert group.members.is_empty
+
+
+def test_who_is_no_member_does_not_resolve_with_what_it_may_see(group: Members) -> None:
+    group.beat("a", 1, regex="t.*")
+    group.end_append()
+    group.end_append()
+    group.other_count = 1
+    group.beat("a", 1)
+    group.end_append()
+    group.advance(10_000)
+    assert group.beat("b", 7, sees=lambda _: False)[0].error_code is ErrorCode.unknown_member_id
+    assert not group.stores
+
+
+def test_topics_of_regular_expressions_that_the_log_refuses_come_later(group: Members) -> None:
+    group.beat("a", 1, regex="t.*")
+    group.end_append()
+    group.end_append(ErrorCode.message_too_large)
+    group.beat("a", 1)
+    assert not group.stores
+    group.advance(1_000)
+    group.beat("a", 1)
+    group.end_append()
+    assert group.members.group.regexes.keys() == {"t.*"}
