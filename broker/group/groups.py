@@ -31,7 +31,7 @@ from highwater.broker.group.schemas import OffsetKey, encode_offset_key
 from highwater.broker.group.settling import SettledRecords
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
-from highwater.broker.slices import in_slices
+from highwater.broker.slices import SLICE_NS, in_slices
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue
 from highwater.broker.topics.partitions import Partitions
 from highwater.common.topic_partition import TopicPartition
@@ -208,7 +208,12 @@ class Groups:
 
     def apply(self, group: Group, effects: Sequence[Effect] = ()) -> None:
         left = deque(effects)
+        ends_ns = self._clock.monotonic_ns() + SLICE_NS
         while left:
+            if isinstance(left[0], Work) and self._clock.monotonic_ns() >= ends_ns:
+                # Many events have waited: others have their turn before the next one begins.
+                self._scheduler.call_soon(partial(self.apply, group, left))
+                break
             effect = left.popleft()
             if isinstance(effect, Answer):
                 effect.deliver()

@@ -16,9 +16,12 @@ def assign_homogeneous(group: GroupToAssign) -> Generator[None, None, Target]:
     quotas = _quotas(kept, sum(group.partition_counts[topic] for topic in free))
     for member_id, assigned in kept.items():
         if _size(assigned) > quotas[member_id]:
+            given: dict[UUID, set[int]] = {}
             for topic, partition in _in_order(assigned)[quotas[member_id] :]:
-                assigned[topic] -= {partition}
-                free[topic].add(partition)
+                given.setdefault(topic, set()).add(partition)
+            for topic, partitions in given.items():
+                assigned[topic] -= partitions
+                free[topic] |= partitions
         yield
     unowned = ((topic, partition) for topic, partitions in free.items() for partition in sorted(partitions))
     target: Target = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker.group.asking import GroupHarness
 from tests.broker.handlers.harness import Pending, versions
+from tests.broker.manual_clock import ManualClock
 
 T0, T1, T3 = ("t", 0), ("t", 1), ("t", 3)
 
@@ -167,6 +169,25 @@ class TestHeartbeats:
         told = node.beat("a", 1, topic_partitions=owned)
         node.scheduler.run()
         assert not (told.answer if isinstance(told, Pending) else told).error_code
+
+    def test_events_that_waited_do_not_all_have_one_turn(
+        self, node: GroupHarness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def ticking(clock: ManualClock) -> int:
+            clock.advance_ms(1)
+            return clock.now_ms() * 1_000_000
+
+        turns: deque[Callable[[], None]] = deque()
+        monkeypatch.setattr(ManualClock, "monotonic_ns", ticking)
+        monkeypatch.setattr(node.scheduler, "call_soon", turns.append)
+        waiting = [node.beat(f"{number}") for number in range(10)]
+        most = 0
+        while turns:
+            before = sum(isinstance(one, Pending) and one.waits for one in waiting)
+            turns.popleft()()
+            most = max(most, before - sum(isinstance(one, Pending) and one.waits for one in waiting))
+        assert 0 < most < 4
+        assert len(described(node).members) == 10
 
     def test_the_size_has_a_bound(self, make: Callable[..., GroupHarness]) -> None:
         node = make(group_consumer_max_size="1")

@@ -82,3 +82,12 @@ def test_a_group_without_members_has_an_empty_target() -> None:
 def test_a_partition_that_two_members_have_by_fault_stays_with_one() -> None:
     members = {"A": member("T1", "T1:0,1"), "B": member("T1", "T1:1,2")}
     assert assigned_by(assign_uniformly, group({"T1": 4}, members)) == {"A": "T1:0,1", "B": "T1:2,3"}
+
+
+def test_a_member_with_very_many_partitions_gives_up_most() -> None:
+    """One that takes each from all that are left needs minutes for it."""
+    topic = UUID(int=1)
+    has_all = AssignedMember(None, frozenset([topic]), {topic: frozenset(range(200_000))})
+    members = {"A": has_all} | {f"B{number}": has_all._replace(assigned={}) for number in range(3)}
+    target = run(assign_uniformly(GroupToAssign(members, {topic: 200_000}, is_homogeneous=True)))
+    assert set(sizes(target).values()) == {50_000}
