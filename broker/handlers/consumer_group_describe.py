@@ -39,6 +39,11 @@ def _describe(node: Node, group_id: str, operations: Answer) -> Answer:
         why = "not found" if found is None else "is not a consumer group"
         return not_described(group_id, ErrorCode.group_id_not_found, f"Group {group_id} {why}.")
     group = found.group
+    # All at one time: others may have their turn before all members are told.
+    members = [
+        (member_id, member, group.current[member_id], group.targets.get(member_id, {}))
+        for member_id, member in group.members.items()
+    ]
     return {
         "error_code": ErrorCode.none,
         "group_id": group_id,
@@ -51,16 +56,16 @@ def _describe(node: Node, group_id: str, operations: Answer) -> Answer:
                 "member_id": member_id,
                 "instance_id": member.instance_id,
                 "rack_id": member.rack_id,
-                "member_epoch": group.current[member_id].epoch,
+                "member_epoch": current.epoch,
                 "client_id": member.client_id,
                 "client_host": member.client_host,
                 "subscribed_topic_names": sorted(member.topics),
                 "subscribed_topic_regex": member.regex or None,
-                "assignment": _assignment(node, group.current[member_id].assigned, group.current[member_id].pending),
-                "target_assignment": _assignment(node, group.targets.get(member_id, {})),
+                "assignment": _assignment(node, current.assigned, current.pending),
+                "target_assignment": _assignment(node, target),
                 "member_type": _CONSUMER_MEMBER,
             }
-            for member_id, member in group.members.items()
+            for member_id, member, current, target in paced(members)
         ],
     } | operations
 

@@ -169,11 +169,11 @@ def consumer_group_describe(access: Access, request: Any, handle: Handle) -> Rep
     def visible(group: Answer) -> Answer:
         topics = {
             topic["topic_name"]
-            for member in group["members"]
+            for member in paced(group["members"])
             for part in ("assignment", "target_assignment")
             for topic in member[part]["topic_partitions"]
-        } | {name for member in group["members"] for name in member["subscribed_topic_names"]}
-        if not all(access.to_topic(Operation.DESCRIBE, name, is_told=False) for name in topics):
+        } | {name for member in paced(group["members"]) for name in member["subscribed_topic_names"]}
+        if not all(access.to_topic(Operation.DESCRIBE, name, is_told=False) for name in paced(topics)):
             return _not_described(group["group_id"], TOPIC_DENIED)
         if "authorized_operations" in group:
             operations = access.client.operations(ResourceType.GROUP, group["group_id"])

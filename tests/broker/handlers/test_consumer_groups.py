@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.handlers import consumer_group_describe
 from tests.broker.group.asking import GroupHarness
 from tests.broker.handlers.harness import Pending, versions
 from tests.broker.manual_clock import ManualClock
@@ -216,6 +217,24 @@ class TestLevels:
         node.beat("a", -1)
         assert not set_level(node, 0).error_code
         assert node.beat("a").error_code == ErrorCode.unsupported_version
+
+
+class TestDescribe:
+    def test_members_may_go_while_a_large_group_is_told(
+        self, node: GroupHarness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        two_members(node)
+        left = []
+
+        def going(items: Iterable[Any]) -> Iterator[Any]:
+            for item in items:
+                yield item
+                left.append(node.beat("b", -1).error_code)
+
+        monkeypatch.setattr(consumer_group_describe, "paced", going)
+        assert [member.member_epoch for member in described(node).members] == [2, 2]
+        assert left.count(ErrorCode.none) == 1
+        assert len(left) == 3, "after the group, and after each of its members"
 
 
 class TestOtherKinds:
