@@ -252,18 +252,25 @@ class ConsumerMembership:
 
     def _decide(self, event: _Event, now: Now) -> Generator[None, None, Sequence[Effect]]:
         self._look_at_topics()
-        decided = yield from event.decide(now)
+        try:
+            decided = yield from event.decide(now)
+        except Exception:
+            # A bug must not hold up the group for ever: the next event comes with the next request.
+            self._ended(event, (), lambda _: None, ErrorCode.unknown_server_error, now)
+            raise
         if self._is_dead:
             return ()
         if not decided.records:
-            self._ended(event, decided, ErrorCode.none, now)
+            self._ended(event, *decided, ErrorCode.none, now)
             return self._take_effects()
         tombstones = (key for key, value in decided.records if value is None)
         self._removed = frozenset([key.name for key in tombstones if key.kind is RecordKind.MEMBER])
         records = [*self._leftovers, *map(_encoded, decided.records)]
-        return [Store(records, partial(self._ended, event, decided), is_patient=True)]
+        return [Store(records, partial(self._ended, event, *decided), is_patient=True)]
 
-    def _ended(self, event: _Event, decided: _Decided, error: ErrorCode, now: Now) -> None:
+    def _ended(
+        self, event: _Event, records: Sequence[GroupRecord], then: Callable[[Now], None], error: ErrorCode, now: Now
+    ) -> None:
         if self._is_dead:
             return
         self._current, self._removed = None, frozenset()
@@ -271,10 +278,10 @@ class ConsumerMembership:
             self._not_before_ms = now.monotonic_ms + _RETRY_MS
             event.fail(error)
         else:
-            if decided.records:
+            if records:
                 self._leftovers = ()
-                self.group.apply(decided.records, self._settings.session_timeout_ms, now.monotonic_ms)
-            decided.then(now)
+                self.group.apply(records, self._settings.session_timeout_ms, now.monotonic_ms)
+            then(now)
         self._go_on(now)
 
     def stored(self, store: Store, error: ErrorCode, now: Now) -> list[Effect]:

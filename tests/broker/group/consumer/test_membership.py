@@ -178,6 +178,16 @@ def test_a_member_that_is_heard_in_time_stays(group: Members) -> None:
     assert group.members.wake_ms == 89_999
 
 
+def test_a_bug_does_not_hold_up_the_group(group: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("highwater.broker.group.consumer.membership.heartbeat", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            group.beat("b")
+    joined = group.beat("b")
+    group.end_append()
+    assert joined[0].error_code is ErrorCode.none
+
+
 def test_who_waits_is_answered_when_the_group_goes_elsewhere(group: Members) -> None:
     removed: list[ErrorCode] = []
     first, second = group.beat("b"), group.beat("c")
