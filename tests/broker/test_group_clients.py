@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from kafka import KafkaConsumer
 
 from tests.broker.running import RunningBroker, running_broker, start_broker
+from tests.broker.running_cluster import RunningCluster, running_cluster
 
 # Its types are there, but not exported.
 kafka_admin: Any = import_module("confluent_kafka.admin")
@@ -49,15 +50,19 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
             assert word not in broker.log_text()
 
 
-def filled_topic(broker: RunningBroker, name: str) -> list[bytes]:
+def address_of(broker: RunningBroker | RunningCluster) -> str:
+    return broker.address if isinstance(broker, RunningBroker) else broker.bootstrap
+
+
+def filled_topic(broker: RunningBroker | RunningCluster, name: str, replicas: int = 1) -> list[bytes]:
     """Make a topic with records in every partition; their values."""
-    admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
-    admin.create_topics([kafka_admin.NewTopic(name, PARTITIONS, 1)])[name].result(DEADLINE_S)
+    admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": address_of(broker)})
+    admin.create_topics([kafka_admin.NewTopic(name, PARTITIONS, replicas)])[name].result(DEADLINE_S)
     return fill(broker, name, 0)
 
 
-def fill(broker: RunningBroker, name: str, first: int) -> list[bytes]:
-    producer = Producer({"log_level": 0, "bootstrap.servers": broker.address, "linger.ms": 5})
+def fill(broker: RunningBroker | RunningCluster, name: str, first: int) -> list[bytes]:
+    producer = Producer({"log_level": 0, "bootstrap.servers": address_of(broker), "linger.ms": 5})
     values = [b"%d" % number for number in range(first, first + RECORDS)]
     for number, value in enumerate(values):
         producer.produce(name, value, partition=number % PARTITIONS)
@@ -68,7 +73,7 @@ def fill(broker: RunningBroker, name: str, first: int) -> list[bytes]:
 class Reader:
     """A member of a group that remembers what it was given."""
 
-    def __init__(self, broker: RunningBroker, group: str, topic: str, **options: Any) -> None:
+    def __init__(self, broker: RunningBroker | RunningCluster, group: str, topic: str, **options: Any) -> None:
         settings = {key.replace("_", "."): value for key, value in options.items()}
         # In a group of KIP-848 these are the broker's.
         times = (
@@ -80,7 +85,7 @@ class Reader:
         self.consumer = Consumer(
             {
                 "log_level": 0,
-                "bootstrap.servers": broker.address,
+                "bootstrap.servers": address_of(broker),
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
@@ -334,3 +339,23 @@ def test_members_go_on_after_the_broker_was_killed(tmp_path: Path, protocol: str
             reader.consumer.close()
     finally:
         broker.kill()
+
+
+@pytest.mark.slow
+def test_a_consumer_group_goes_on_while_brokers_are_killed_one_by_one(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, properties=(*PROPERTIES, "zookeeper.session.timeout.ms=6000")) as cluster:
+        expected = filled_topic(cluster, "t", replicas=3)
+        readers = [Reader(cluster, "g", "t", **CONSUMER) for _ in range(2)]
+
+        def have_read_all() -> bool:
+            return set(expected) == {value for reader in readers for value in reader.values}
+
+        for broker_id in cluster.ports:
+            read_until(readers, have_read_all)
+            cluster.kill(broker_id)
+            expected += fill(cluster, "t", broker_id * RECORDS)
+            read_until(readers, have_read_all)
+            cluster.start(broker_id)
+        read_until(readers, lambda: share_all(readers))
+        for reader in readers:
+            reader.consumer.close()
