@@ -11,6 +11,7 @@ from highwater.kafka.client.settings import ClientSettings
 from highwater.kafka.requests.broker_error import BrokerError
 from highwater.kafka.requests.fetch import Fetch, fetch_records
 from highwater.kafka.requests.list_offsets import EARLIEST, LATEST
+from highwater.kafka.requests.metadata import PartitionRow
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import ActionError
 from highwater.monitor.kafka_source.parts import refusal
@@ -23,6 +24,8 @@ _MOST_DECOMPRESSED_BYTES: Final = 32 << 20
 _MOST_FETCHES: Final = 16
 _READERS: Final = 2
 _TIME_S: Final = 15.0
+NEWEST_SEARCHED: Final = 50_000
+"""So many offsets of each partition are searched for a key from the newest on."""
 
 
 class Start(NamedTuple):
@@ -39,8 +42,24 @@ TIME: Final = "time"
 STARTS: Final = (NEWEST, BEGINNING, OFFSET, TIME)
 
 
+class Reading(NamedTuple):
+    """most: of one partition."""
+
+    topic: str
+    partition: int | None
+    """None, of records with a key: all partitions."""
+    start: Start
+    most: int
+    is_committed: bool
+    key: bytes | None = None
+    """Of the records that are wanted; None for all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
+    """What was found in one partition."""
+
+    partition: int
     messages: tuple[Message, ...]
     first_offset: int
     """The offset that the page was read from."""
@@ -62,48 +81,63 @@ class MessageReader:
         self._client = client
         self._turns = threading.BoundedSemaphore(_READERS)
 
-    def read(self, user: User, topic: str, partition: int, start: Start, most: int, *, is_committed: bool) -> Page:
+    def read(self, user: User, wanted: Reading) -> list[Page]:
+        """A page for each partition that was read."""
         if user.role < Role.OPERATOR:
             raise ActionError(f"This needs the role operator, and {user.name} has the role {user.role.title}.")
         if not self._turns.acquire(timeout=1):
             raise ActionError(f"{_READERS} reads are under way already. Try again.")
         cluster = ActionCluster(self._client)
         try:
-            return _read(cluster, topic, partition, start, min(max(most, 1), MOST_MESSAGES), is_committed=is_committed)
+            until_s = time.monotonic() + _TIME_S
+            numbers = [] if wanted.partition is None else [wanted.partition]
+            rows = cluster.partitions(wanted.topic, numbers)
+            return [_read_or_say(cluster, row, wanted, until_s, alone=len(numbers) == 1) for row in rows]
         finally:
             cluster.close()
             self._turns.release()
 
 
-def _read(cluster: ActionCluster, topic: str, partition: int, start: Start, most: int, *, is_committed: bool) -> Page:
-    (row,) = cluster.partitions(topic, [partition])
-    key = (topic, partition)
+def _read_or_say(cluster: ActionCluster, row: PartitionRow, wanted: Reading, until_s: float, *, alone: bool) -> Page:
+    """Of several partitions, one without a leader does not end the search."""
+    try:
+        return _read(cluster, row, wanted, until_s)
+    except ActionError as error:
+        if alone:
+            raise
+        return Page(row.partition, (), 0, 0, 0, 1, (str(error),))
+
+
+def _read(cluster: ActionCluster, row: PartitionRow, wanted: Reading, until_s: float) -> Page:
+    topic, partition = key = (wanted.topic, row.partition)
+    start, most = wanted.start, min(max(wanted.most, 1), MOST_MESSAGES)
     low, high = cluster.offsets([key], EARLIEST)[key], cluster.offsets([key], LATEST)[key]
-    wanted = {BEGINNING: low, NEWEST: high - start.number, OFFSET: start.number}.get(start.kind)
-    if wanted is None:
+    newest = start.number if wanted.key is None else NEWEST_SEARCHED
+    begin = {BEGINNING: low, NEWEST: high - newest, OFFSET: start.number}.get(start.kind)
+    if begin is None:
         later = cluster.offsets([key], start.number)[key]
-        wanted = later if later >= 0 else high
-    first = min(max(wanted, low), high)
+        begin = later if later >= 0 else high
+    first = min(max(begin, low), high)
     notes = (
         []
-        if first == wanted or start.kind == NEWEST
-        else [f"{wanted} is not between {low} and {high}, where the log begins and ends: the nearer one is taken."]
+        if first == begin or start.kind == NEWEST
+        else [f"{begin} is not between {low} and {high}, where the log begins and ends: the nearer one is taken."]
     )
     messages: list[Message] = []
     at, end, hidden, decompressed = first, high, 0, 0
-    deadline_s = time.monotonic() + _TIME_S
     for _ in range(_MOST_FETCHES):
         if len(messages) >= most or at >= end or decompressed >= _MOST_DECOMPRESSED_BYTES:
             break
-        if time.monotonic() > deadline_s:
+        if time.monotonic() > until_s:
             notes.append(f"The time of {_TIME_S:g} s was over.")
             break
-        part = cluster.ask(row.leader, fetch_records(Fetch(topic, partition, at, is_committed, _FETCH_BYTES)))
+        part = cluster.ask(row.leader, fetch_records(Fetch(topic, partition, at, wanted.is_committed, _FETCH_BYTES)))
         if isinstance(part, BrokerError):
             raise ActionError(f"The broker refused: {refusal(part.code.value)}.")
-        end = part.last_stable_offset if is_committed and part.last_stable_offset >= 0 else part.high_watermark
+        end = part.last_stable_offset if wanted.is_committed and part.last_stable_offset >= 0 else part.high_watermark
         aborted = None if part.aborted is None else [Aborted(*each) for each in part.aborted]
-        found = read(part.records, at, most - len(messages), aborted, _MOST_DECOMPRESSED_BYTES - decompressed)
+        left_bytes = _MOST_DECOMPRESSED_BYTES - decompressed
+        found = read(part.records, at, most - len(messages), aborted, left_bytes, wanted.key)
         messages += found.messages
         notes += found.notes
         hidden += found.aborted_records
@@ -113,4 +147,4 @@ def _read(cluster: ActionCluster, topic: str, partition: int, start: Start, most
         at = found.next_offset
     if hidden:
         notes.append(f"{hidden} records of aborted transactions are left out.")
-    return Page(tuple(messages), first, at, low, end, tuple(notes))
+    return Page(partition, tuple(messages), first, at, low, end, tuple(notes))

@@ -77,11 +77,17 @@ class Found:
 
 
 def read(
-    data: ReadableBuffer, start: int, most: int, aborted: Sequence[Aborted] | None = None, most_bytes: int = 1 << 62
+    data: ReadableBuffer,
+    start: int,
+    most: int,
+    aborted: Sequence[Aborted] | None = None,
+    most_bytes: int = 1 << 62,
+    key: bytes | None = None,
 ) -> Found:
     """The records from offset `start` on, at most `most`, of at most about `most_bytes` after decompression.
 
-    aborted: of the fetch that read only what is committed; None shows records of all transactions.
+    aborted: of the fetch that read only what is committed; None shows records of all transactions. key: of the
+    records that are wanted; None for all.
     """
     found = Found(next_offset=start)
     waiting = sorted(aborted or (), key=lambda each: each.first_offset)
@@ -97,7 +103,7 @@ def read(
                 _end_transaction(batch, header, active)
             elif aborted is not None and header.is_transactional and header.producer_id in active:
                 found.aborted_records += header.record_count
-            elif not _add(batch, header, start, most, found):
+            elif not _add(batch, header, start, most, found, key):
                 return found
             found.next_offset = header.next_offset
             if len(found.messages) >= most or found.decompressed_bytes >= most_bytes:
@@ -115,7 +121,7 @@ def _end_transaction(batch: memoryview, header: BatchHeader, active: set[int]) -
             active.discard(header.producer_id)
 
 
-def _add(batch: memoryview, header: BatchHeader, start: int, most: int, found: Found) -> bool:
+def _add(batch: memoryview, header: BatchHeader, start: int, most: int, found: Found, key: bytes | None) -> bool:
     """False if there are records in this batch that there is no more room for."""
     where = f"The batch of {plural(header.record_count, 'record')} at offset {count_text(header.base_offset)}"
     if not crc_is_valid(batch, 0, header):
@@ -126,7 +132,7 @@ def _add(batch: memoryview, header: BatchHeader, start: int, most: int, found: F
         found.decompressed_bytes += len(body)
         for outline in outlines(body, header):
             offset = header.base_offset + outline.offset_delta
-            if offset < start:
+            if offset < start or (key is not None and not _has_key(body, outline, key)):
                 continue
             if len(found.messages) >= most:
                 found.next_offset = offset
@@ -136,6 +142,12 @@ def _add(batch: memoryview, header: BatchHeader, start: int, most: int, found: F
         reason = f"it is damaged, or has more than {size_text(LARGEST_BATCH_BYTES)} when decompressed ({error})"
         found.notes.append(f"{where} is not shown: {reason}.")
     return True
+
+
+def _has_key(body: bytes, outline: RecordOutline, key: bytes) -> bool:
+    _, position = read_varint(body, outline.after_timestamp)
+    size, position = read_varint(body, position)
+    return size == len(key) and body.startswith(key, position)
 
 
 def _message(body: bytes, header: BatchHeader, outline: RecordOutline, offset: int) -> Message:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,11 +14,13 @@ from highwater.monitor.messages.reading import (
     BEGINNING,
     MOST_MESSAGES,
     NEWEST,
+    NEWEST_SEARCHED,
     OFFSET,
     STARTS,
     TIME,
     MessageReader,
     Page,
+    Reading,
     Start,
 )
 from highwater.monitor.messages.records import Bytes, Message
@@ -34,6 +36,7 @@ COUNTS: Final = ("10", "50", str(MOST_MESSAGES))
 ISOLATIONS: Final = ("committed records", "all records")
 _LONGEST_VALUE: Final = 4096
 _LONGEST_HEADER: Final = 256
+_LONGEST_KEY: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
+    partition: int
     offset: int
     time: str
     key: Cell
@@ -68,28 +72,39 @@ def form(call: Call) -> Response:
 def read(call: Call) -> Response:
     user, fields = _user(call), dict(call.form)
     try:
-        topic, partition, start, most = _wish(fields)
+        wanted = _wish(fields)
         # Before the first byte is read, so that a read that is interrupted is in the audit too.
-        begin = start.kind if start.kind in (BEGINNING, NEWEST) else f"{start.kind} {start.number}"
-        what = f"{topic}-{partition} from {begin}, {most} at most"
-        call.site.users.record(user.name, call.address, "read messages", what)
-        is_committed = fields.get("isolation", ISOLATIONS[0]) == ISOLATIONS[0]
-        found = _reader(call).read(user, topic, partition, start, most, is_committed=is_committed)
+        call.site.users.record(user.name, call.address, "read messages", _told(wanted))
+        found = _reader(call).read(user, wanted)
     except ActionError as error:
         return _page(call, fields, str(error), status=422)
-    return _page(call, fields, page=found)
+    return _page(call, fields, pages=found)
 
 
-def _wish(fields: Mapping[str, str]) -> tuple[str, int, Start, int]:
-    topic, partition = text_of(fields, "topic"), text_of(fields, "partition") or "0"
+def _told(wanted: Reading) -> str:
+    """A key is data of users, and stays out of the audit."""
+    start, where = wanted.start, "all partitions" if wanted.partition is None else str(wanted.partition)
+    begin = start.kind if start.kind in (BEGINNING, NEWEST) else f"{start.kind} {start.number}"
+    which = "" if wanted.key is None else " of one key"
+    return f"{wanted.topic}-{where} from {begin}, {wanted.most} at most{which}"
+
+
+def _wish(fields: Mapping[str, str]) -> Reading:
+    topic, partition, key = text_of(fields, "topic"), text_of(fields, "partition"), fields.get("key", "")
     if not topic:
         raise ActionError("Name the topic.")
-    if not (partition.isascii() and partition.isdigit() and len(partition) < 10):
+    if len(key) > _LONGEST_KEY:
+        raise ActionError(f"A key that is searched has {_LONGEST_KEY} characters at most.")
+    if partition and not (partition.isascii() and partition.isdigit() and len(partition) < 10):
         raise ActionError(f"{partition!r} is not a number of a partition.")
+    if not (partition or key):
+        partition = "0"
     most = fields.get("count", COUNTS[0])
     if most not in COUNTS:
         raise ActionError(f"Say how many records: {', '.join(COUNTS)}.")
-    return topic, int(partition), _start(fields, int(most)), int(most)
+    is_committed = fields.get("isolation", ISOLATIONS[0]) == ISOLATIONS[0]
+    start = _start(fields, int(most))
+    return Reading(topic, int(partition) if partition else None, start, int(most), is_committed, key.encode() or None)
 
 
 def _start(fields: Mapping[str, str], most: int) -> Start:
@@ -106,15 +121,19 @@ def _start(fields: Mapping[str, str], most: int) -> Start:
 
 
 def _page(
-    call: Call, values: Mapping[str, str], problem: str = "", page: Page | None = None, status: int = 200
+    call: Call, values: Mapping[str, str], problem: str = "", pages: Sequence[Page] = (), status: int = 200
 ) -> Response:
-    form = values.get("as", "")
-    shown: dict[str, Any] = {"rows": [], "following": {}}
-    if page is not None:
-        shown["rows"] = [_row(each, form) for each in page.messages]
-        if not page.is_at_end:
-            kept = {key: values.get(key, "") for key in ("topic", "partition", "count", "isolation", "as")}
-            shown["following"] = {**kept, "start": OFFSET, "value": str(page.next_offset)}
+    form, key = values.get("as", ""), values.get("key", "")
+    kept = {name: values[name] for name in ("topic", "key", "count", "isolation", "as") if values.get(name)}
+    unfinished = [each for each in pages if not each.is_at_end and each.next_offset > each.first_offset]
+    shown: dict[str, Any] = {
+        "rows": [_row(page.partition, each, form) for page in pages for each in page.messages],
+        "following": [
+            {**kept, "partition": str(each.partition), "start": OFFSET, "value": str(each.next_offset)}
+            for each in unfinished
+        ],
+        "searched": sum(each.next_offset - each.first_offset for each in pages) if key else None,
+    }
     return render(
         call,
         "messages.html.j2",
@@ -123,8 +142,9 @@ def _page(
         section="/topics",
         values=values,
         problem=problem,
-        page=page,
+        pages=pages,
         starts=STARTS,
+        newest_searched=NEWEST_SEARCHED,
         counts=COUNTS,
         isolations=ISOLATIONS,
         forms=("as it fits", *FORMS),
@@ -132,15 +152,14 @@ def _page(
     )
 
 
-def _row(message: Message, form: str) -> MessageRow:
+def _row(partition: int, message: Message, form: str) -> MessageRow:
     notes = [f"producer {message.producer_id}"] if message.producer_id is not None else []
     if message.more_headers:
         notes.append(f"{words.count(message.more_headers)} more headers")
     at = words.clock_time(message.timestamp_ms) + (" (appended)" if message.is_append_time else "")
     headers = tuple((name, _header(value)) for name, value in message.headers)
-    return MessageRow(
-        message.offset, at, _cell(message.key, form), _cell(message.value, form), headers, ", ".join(notes)
-    )
+    key, value = _cell(message.key, form), _cell(message.value, form)
+    return MessageRow(partition, message.offset, at, key, value, headers, ", ".join(notes))
 
 
 def _header(value: Bytes | None) -> Cell:

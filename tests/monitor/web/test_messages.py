@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from highwater.monitor.actions.plan import ActionError
-from highwater.monitor.messages.reading import NEWEST, OFFSET, Page, Start
+from highwater.monitor.messages.reading import BEGINNING, NEWEST, OFFSET, Page, Reading, Start
 from highwater.monitor.messages.records import Bytes, Message
 from highwater.monitor.users import Role, User
 from highwater.monitor.web.app import MESSAGE_ROUTES
@@ -37,13 +37,15 @@ HOSTILE = tuple(
 @dataclass
 class MadeUpReader:
     error: str = ""
-    reads: list[tuple[str, str, int, Start, int, bool]] = field(default_factory=list)
+    partitions: tuple[int, ...] = (0,)
+    reads: list[tuple[str, Reading]] = field(default_factory=list)
 
-    def read(self, user: User, topic: str, partition: int, start: Start, most: int, *, is_committed: bool) -> Page:
-        self.reads.append((user.name, topic, partition, start, most, is_committed))
+    def read(self, user: User, wanted: Reading) -> list[Page]:
+        self.reads.append((user.name, wanted))
         if self.error:
             raise ActionError(self.error)
-        return Page(HOSTILE, 0, 14, 0, 100, ("2 records of aborted transactions are left out.",))
+        notes = ("2 records of aborted transactions are left out.",)
+        return [Page(number, HOSTILE, 0, 14, 0, 100, notes) for number in self.partitions]
 
 
 def post(browser: TestClient, **fields: str) -> httpx2.Response:
@@ -103,7 +105,7 @@ def test_a_read_is_audited_before_it_begins_also_if_it_fails(tmp_path: Path) -> 
         answer = post(browser, topic="x", partition="3", start=OFFSET, value="12", count="50", isolation="all records")
         assert answer.status_code == 422
         assert "There is no topic &#39;x&#39;." in answer.text
-        assert reader.reads == [("operator", "x", 3, Start(OFFSET, 12), 50, False)]
+        assert reader.reads == [("operator", Reading("x", 3, Start(OFFSET, 12), 50, is_committed=False))]
         entry = web.users.audit(1)[0]
         assert (entry.user, entry.action, entry.target) == (
             "operator",
@@ -121,7 +123,25 @@ def test_one_can_go_on_from_where_a_page_ends(tmp_path: Path) -> None:
         assert (following["start"], following["value"], following["topic"]) == (OFFSET, "14", "orders")
         following.pop("form_token")
         assert post(browser, **following).status_code == 200
-        assert [each[3] for each in reader.reads] == [Start(NEWEST, 10), Start(OFFSET, 14)]
+        assert [wanted.start for _, wanted in reader.reads] == [Start(NEWEST, 10), Start(OFFSET, 14)]
+
+
+def test_a_key_is_searched_in_all_partitions_and_stays_out_of_the_audit(tmp_path: Path) -> None:
+    reader = MadeUpReader(partitions=(0, 1))
+    with web_app(tmp_path, messages=reader) as web:
+        browser = web.browser(Role.OPERATOR)
+        page = post(browser, topic="orders", key="ada@example.org", start=BEGINNING).text
+        wanted = Reading("orders", None, Start(BEGINNING, 10), 10, is_committed=True, key=b"ada@example.org")
+        assert reader.reads == [("operator", wanted)]
+        assert f"{2 * len(HOSTILE)} records with this key</h2>" in page
+        assert "28 offsets of 2 partitions searched. In 2 partitions there is more to search." in page
+        assert "Go on in partition 1 from offset 14" in page
+        assert web.users.audit(1)[0].target == "orders-all partitions from the beginning, 10 at most of one key"
+        following = dict(fields_of(page.partition("Go on in partition 0")[2]))
+        following.pop("form_token")
+        assert post(browser, **following).status_code == 200
+        on = Reading("orders", 1, Start(OFFSET, 14), 10, is_committed=True, key=b"ada@example.org")
+        assert reader.reads[-1] == ("operator", on)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +151,7 @@ def test_one_can_go_on_from_where_a_page_ends(tmp_path: Path) -> None:
         {"topic": "a", "count": "1000000"}, {"topic": "a", "start": "rm"},
         {"topic": "a", "start": "offset", "value": "-1"},
         {"topic": "a", "start": "offset", "value": "9" * 40}, {"topic": "a", "start": "time", "value": "soon"},
-        {"topic": "x" * 5000},
+        {"topic": "x" * 5000}, {"topic": "a", "key": "k" * 1001},
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_told_and_nothing_is_read(tmp_path: Path, fields: dict[str, str]) -> None:
