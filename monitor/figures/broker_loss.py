@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from highwater.common.units import count_text, plural
+from highwater.monitor.figures.health import effective
 from highwater.monitor.model import Partition
 
 
@@ -31,7 +32,8 @@ class BrokerLoss:
         if in_sync == 0:
             self.offline += 1
             return
-        if min_isr is not None and in_sync < min_isr <= in_sync + 1:
+        limit = effective(min_isr, partition)
+        if limit is not None and in_sync < limit <= in_sync + 1:
             self.under_min_isr += 1
         if partition.leader == broker:
             elected = in_sync_after(partition, broker)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from highwater.monitor.model import ConfigValue, Snapshot, Topic
+from highwater.monitor.model import ConfigValue, Partition, Snapshot, Topic
 
 _SETTING = "min.insync.replicas"
 
@@ -23,6 +23,11 @@ def min_isr(topic: Topic, default: int | None) -> int | None:
     """Return the topic's `min.insync.replicas`; `default` where its configuration is not known."""
     own = None if topic.config is None else _integer(topic.config)
     return default if own is None else own
+
+
+def effective(limit: int | None, partition: Partition) -> int | None:
+    """Return `limit`, or the number of replicas if that is less: so brokers take it (Partition.effectiveMinIsr)."""
+    return None if limit is None else min(limit, len(partition.replicas))
 
 
 def _integer(config: Mapping[str, ConfigValue]) -> int | None:

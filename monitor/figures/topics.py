@@ -9,7 +9,7 @@ from typing import Final
 from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import plural
 from highwater.monitor.figures.distribution import balance
-from highwater.monitor.figures.health import min_isr
+from highwater.monitor.figures.health import effective, min_isr
 from highwater.monitor.figures.memory import Memory
 from highwater.monitor.figures.rates import Rates
 from highwater.monitor.figures.rows import (
@@ -43,11 +43,11 @@ def partition_figures(topic: Topic, context: Context) -> tuple[PartitionFigures,
     return tuple([_partition(*each, limit, context) for each in zip(topic.partitions, series, strict=False)])
 
 
-def _partition(partition: Partition, series: int, limit: int | None, context: Context) -> PartitionFigures:
+def _partition(partition: Partition, series: int, wanted: int | None, context: Context) -> PartitionFigures:
     start, end, stable = partition.log_start_offset, partition.end_offset, partition.last_stable_offset
     replicas, leader, sizes = partition.replicas, partition.leader, partition.size_bytes
     is_offline = leader < 0
-    in_sync = len(partition.in_sync_replicas)
+    in_sync, limit = len(partition.in_sync_replicas), effective(wanted, partition)
     held = None if start is None or end is None else end - start
     leader_size = sizes.get(leader)
     rate = None if end is None else context.rates[series]

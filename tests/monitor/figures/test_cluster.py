@@ -159,6 +159,18 @@ def test_the_worst_thing_is_said_first() -> None:
     assert figures.topics["orders"].level is Level.ERROR
 
 
+def test_brokers_take_no_more_replicas_for_min_isr_than_there_are() -> None:
+    """A topic with one replica under `min.insync.replicas=2` takes writes with acks=all (Partition.effectiveMinIsr)."""
+    alone, pair = partition("orders", 0, replicas=(0,), isr=(0,)), partition("orders", 1, replicas=(0, 1), isr=(0,))
+    figures = derive([snapshot(topics=[topic("orders", alone, pair, min_isr=3)])])
+    health = figures.totals.health
+    assert (health.under_min_isr, health.at_min_isr) == (1, 0)
+    whole = partition("orders", 1, replicas=(0, 1))
+    loss = derive([snapshot(topics=[topic("orders", alone, whole, min_isr=3)])]).brokers[1].if_it_dies
+    assert loss is not None
+    assert loss.under_min_isr == 1
+
+
 def test_a_partition_in_reassignment_is_not_under_replicated() -> None:
     moving = partition("orders", replicas=(0, 1, 2, 3), isr=(0, 1, 2))
     made = snapshot(brokers=4, topics=[topic("orders", moving, min_isr=2)])
