@@ -77,7 +77,7 @@ def overview(call: Call, seen: Seen) -> Response:
         "/",
         findings=findings,
         since=standing.since(call, seen, findings[0]) if findings else "",
-        others=shown[1:],
+        others=[(finding, standing.since(call, seen, finding)) for finding in shown[1:]],
         # Their sentences stand above.
         named_groups={each.subject.removeprefix("group ") for each in shown if each.kind in _OF_GROUPS},
         silent=sum(broker.is_alive and bool(broker.error) for broker in seen.snapshot.brokers.values()),

@@ -415,6 +415,11 @@ def test_a_broker_that_is_gone_says_since_its_event_and_how_often(tmp_path: Path
         assert f"<h2>Directories, as of {words.clock_time(began_ms)}, before it went</h2>" in page
         assert ">Start it again. If it will not come back" in page
         assert f"S{since[1:]}." in viewer.get("/").text
+    figures = replace(figures, findings=(full, finding))
+    (tmp_path / "again").mkdir()
+    with web_app(tmp_path / "again", view=(snapshot, figures), history=HistoryReader(database), alerts=keeper) as web:
+        others = web.browser(Role.VIEWER).get("/").text.partition('<ul class="findings">')[2].partition("</ul>")[0]
+        assert f'It is gone.</bdi> <span class="note">S{since[1:]}.</span>' in others
 
 
 def test_a_page_of_one_topic_counts_what_a_cause_did_to_all(tmp_path: Path) -> None:
