@@ -42,7 +42,7 @@ TIME: Final = "time"
 STARTS: Final = (NEWEST, BEGINNING, OFFSET, TIME)
 
 
-class Reading(NamedTuple):
+class WantedRecords(NamedTuple):
     """most: of one partition."""
 
     topic: str
@@ -81,7 +81,7 @@ class MessageReader:
         self._client = client
         self._turns = threading.BoundedSemaphore(_READERS)
 
-    def read(self, user: User, wanted: Reading) -> list[Page]:
+    def read(self, user: User, wanted: WantedRecords) -> list[Page]:
         """A page for each partition that was read."""
         if user.role < Role.OPERATOR:
             raise ActionError(f"This needs the role operator, and {user.name} has the role {user.role.title}.")
@@ -98,7 +98,9 @@ class MessageReader:
             self._turns.release()
 
 
-def _read_or_say(cluster: ActionCluster, row: PartitionRow, wanted: Reading, until_s: float, *, alone: bool) -> Page:
+def _read_or_say(
+    cluster: ActionCluster, row: PartitionRow, wanted: WantedRecords, until_s: float, *, alone: bool
+) -> Page:
     """Of several partitions, one without a leader does not end the search."""
     try:
         return _read(cluster, row, wanted, until_s)
@@ -108,7 +110,7 @@ def _read_or_say(cluster: ActionCluster, row: PartitionRow, wanted: Reading, unt
         return Page(row.partition, (), 0, 0, 0, 1, (str(error),))
 
 
-def _read(cluster: ActionCluster, row: PartitionRow, wanted: Reading, until_s: float) -> Page:
+def _read(cluster: ActionCluster, row: PartitionRow, wanted: WantedRecords, until_s: float) -> Page:
     topic, partition = key = (wanted.topic, row.partition)
     start, most = wanted.start, min(max(wanted.most, 1), MOST_MESSAGES)
     low, high = cluster.offsets([key], EARLIEST)[key], cluster.offsets([key], LATEST)[key]

@@ -20,8 +20,8 @@ from highwater.monitor.messages.reading import (
     TIME,
     MessageReader,
     Page,
-    Reading,
     Start,
+    WantedRecords,
 )
 from highwater.monitor.messages.records import Bytes, Message
 from highwater.monitor.users import Role, User
@@ -81,7 +81,7 @@ def read(call: Call) -> Response:
     return _page(call, fields, pages=found)
 
 
-def _told(wanted: Reading) -> str:
+def _told(wanted: WantedRecords) -> str:
     """A key is data of users, and stays out of the audit."""
     start, where = wanted.start, "all partitions" if wanted.partition is None else str(wanted.partition)
     begin = start.kind if start.kind in (BEGINNING, NEWEST) else f"{start.kind} {start.number}"
@@ -89,7 +89,7 @@ def _told(wanted: Reading) -> str:
     return f"{wanted.topic}-{where} from {begin}, {wanted.most} at most{which}"
 
 
-def _wish(fields: Mapping[str, str]) -> Reading:
+def _wish(fields: Mapping[str, str]) -> WantedRecords:
     topic, partition, key = text_of(fields, "topic"), text_of(fields, "partition"), fields.get("key", "")
     if not topic:
         raise ActionError("Name the topic.")
@@ -104,7 +104,9 @@ def _wish(fields: Mapping[str, str]) -> Reading:
         raise ActionError(f"Say how many records: {', '.join(COUNTS)}.")
     is_committed = fields.get("isolation", ISOLATIONS[0]) == ISOLATIONS[0]
     start = _start(fields, int(most))
-    return Reading(topic, int(partition) if partition else None, start, int(most), is_committed, key.encode() or None)
+    return WantedRecords(
+        topic, int(partition) if partition else None, start, int(most), is_committed, key.encode() or None
+    )
 
 
 def _start(fields: Mapping[str, str], most: int) -> Start:

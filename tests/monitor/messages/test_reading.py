@@ -11,7 +11,16 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from highwater.kafka.client.settings import settings_of
 from highwater.monitor.actions.plan import ActionError
-from highwater.monitor.messages.reading import BEGINNING, NEWEST, OFFSET, TIME, MessageReader, Page, Reading, Start
+from highwater.monitor.messages.reading import (
+    BEGINNING,
+    NEWEST,
+    OFFSET,
+    TIME,
+    MessageReader,
+    Page,
+    Start,
+    WantedRecords,
+)
 from highwater.monitor.users import Role, User
 from tests.broker.running import RunningBroker, running_broker
 
@@ -74,11 +83,11 @@ def consumed(address: str, isolation: str) -> list[tuple[int, bytes | None, byte
 
 
 def read(broker: RunningBroker, start: Start, most: int = 100, *, is_committed: bool = True, user: User = ANN) -> Page:
-    (page,) = pages(broker, Reading("orders", 0, start, most, is_committed), user)
+    (page,) = pages(broker, WantedRecords("orders", 0, start, most, is_committed), user)
     return page
 
 
-def pages(broker: RunningBroker, wanted: Reading, user: User = ANN) -> list[Page]:
+def pages(broker: RunningBroker, wanted: WantedRecords, user: User = ANN) -> list[Page]:
     return MessageReader(settings_of({"bootstrap.servers": broker.address})).read(user, wanted)
 
 
@@ -125,14 +134,14 @@ def test_it_finds_the_records_of_a_key_in_all_partitions(broker: RunningBroker) 
         producer.produce("keyed", str(number), b"k%d" % (number % 500), number % 3)
     assert producer.flush(60) == 0
     for start in (BEGINNING, NEWEST):
-        found = pages(broker, Reading("keyed", None, Start(start), 100, is_committed=True, key=b"k42"))
+        found = pages(broker, WantedRecords("keyed", None, Start(start), 100, is_committed=True, key=b"k42"))
         values = [(page.partition, each.value.data) for page in found for each in page.messages if each.value]
         assert sorted(values, key=lambda each: int(each[1])) == [
             (number % 3, str(number).encode()) for number in range(42, 3_000, 500)
         ]
         assert all(page.is_at_end for page in found)
-    (one,) = pages(broker, Reading("keyed", 0, Start(BEGINNING), 1, is_committed=True, key=b"k42"))
-    (rest,) = pages(broker, Reading("keyed", 0, Start(OFFSET, one.next_offset), 9, is_committed=True, key=b"k42"))
+    (one,) = pages(broker, WantedRecords("keyed", 0, Start(BEGINNING), 1, is_committed=True, key=b"k42"))
+    (rest,) = pages(broker, WantedRecords("keyed", 0, Start(OFFSET, one.next_offset), 9, is_committed=True, key=b"k42"))
     assert [each.offset for each in (*one.messages, *rest.messages)] == [14, 514]
     assert not one.is_at_end
 
@@ -147,9 +156,9 @@ def test_what_cannot_be_read_is_told(broker: RunningBroker) -> None:
     reader = MessageReader(settings_of({"bootstrap.servers": broker.address}))
     for topic, partition, reason in (("nothing", 0, "There is no topic"), ("orders", 7, "has no partition 7")):
         with pytest.raises(ActionError, match=reason):
-            reader.read(ANN, Reading(topic, partition, Start(BEGINNING), 10, is_committed=True))
+            reader.read(ANN, WantedRecords(topic, partition, Start(BEGINNING), 10, is_committed=True))
     with pytest.raises(ActionError, match="needs the role operator"):
         read(broker, Start(BEGINNING), user=User("bo", Role.VIEWER, is_disabled=False, changed_s=0))
     gone = MessageReader(settings_of({"bootstrap.servers": "127.0.0.1:1"}))
     with pytest.raises(ActionError, match="does not answer"):
-        gone.read(ANN, Reading("orders", 0, Start(BEGINNING), 10, is_committed=True))
+        gone.read(ANN, WantedRecords("orders", 0, Start(BEGINNING), 10, is_committed=True))

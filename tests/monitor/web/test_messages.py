@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from highwater.monitor.actions.plan import ActionError
-from highwater.monitor.messages.reading import BEGINNING, NEWEST, OFFSET, Page, Reading, Start
+from highwater.monitor.messages.reading import BEGINNING, NEWEST, OFFSET, Page, Start, WantedRecords
 from highwater.monitor.messages.records import Bytes, Message
 from highwater.monitor.users import Role, User
 from highwater.monitor.web.app import MESSAGE_ROUTES
@@ -38,9 +38,9 @@ HOSTILE = tuple(
 class MadeUpReader:
     error: str = ""
     partitions: tuple[int, ...] = (0,)
-    reads: list[tuple[str, Reading]] = field(default_factory=list)
+    reads: list[tuple[str, WantedRecords]] = field(default_factory=list)
 
-    def read(self, user: User, wanted: Reading) -> list[Page]:
+    def read(self, user: User, wanted: WantedRecords) -> list[Page]:
         self.reads.append((user.name, wanted))
         if self.error:
             raise ActionError(self.error)
@@ -105,7 +105,7 @@ def test_a_read_is_audited_before_it_begins_also_if_it_fails(tmp_path: Path) -> 
         answer = post(browser, topic="x", partition="3", start=OFFSET, value="12", count="50", isolation="all records")
         assert answer.status_code == 422
         assert "There is no topic &#39;x&#39;." in answer.text
-        assert reader.reads == [("operator", Reading("x", 3, Start(OFFSET, 12), 50, is_committed=False))]
+        assert reader.reads == [("operator", WantedRecords("x", 3, Start(OFFSET, 12), 50, is_committed=False))]
         entry = web.users.audit(1)[0]
         assert (entry.user, entry.action, entry.target) == (
             "operator",
@@ -131,7 +131,7 @@ def test_a_key_is_searched_in_all_partitions_and_stays_out_of_the_audit(tmp_path
     with web_app(tmp_path, messages=reader) as web:
         browser = web.browser(Role.OPERATOR)
         page = post(browser, topic="orders", key="ada@example.org", start=BEGINNING).text
-        wanted = Reading("orders", None, Start(BEGINNING, 10), 10, is_committed=True, key=b"ada@example.org")
+        wanted = WantedRecords("orders", None, Start(BEGINNING, 10), 10, is_committed=True, key=b"ada@example.org")
         assert reader.reads == [("operator", wanted)]
         assert f"{2 * len(HOSTILE)} records with this key</h2>" in page
         assert "28 offsets of 2 partitions searched. In 2 partitions there is more to search." in page
@@ -140,7 +140,7 @@ def test_a_key_is_searched_in_all_partitions_and_stays_out_of_the_audit(tmp_path
         following = dict(fields_of(page.partition("Go on in partition 0")[2]))
         following.pop("form_token")
         assert post(browser, **following).status_code == 200
-        on = Reading("orders", 1, Start(OFFSET, 14), 10, is_committed=True, key=b"ada@example.org")
+        on = WantedRecords("orders", 1, Start(OFFSET, 14), 10, is_committed=True, key=b"ada@example.org")
         assert reader.reads[-1] == ("operator", on)
 
 
