@@ -12,7 +12,9 @@ from highwater.bench.workload.clusters import COMMAND_CONFIG, Cluster
 from highwater.bench.workload.values import SYSTEM_TAG, KeyFaultError, Part, Properties
 
 COMMAND_PLACES: Final = ("{port}", "{data_directory}")
-PROXY_PLACES: Final = ("{port}", "{target}")
+NODE_PORT: Final = "{node_port}"
+"""A second port, for a proxy that speaks Kafka's protocol and gives clients an address of its own for the broker."""
+PROXY_PLACES: Final = ("{port}", "{target}", NODE_PORT)
 _PLACES: Final = {"{port}": "the port to listen on", "{target}": "the HOST:PORT of the broker"}
 DIRECT: Final = "direct"
 # The run sets the broker's id and listeners itself; storage.target names the directory of the log.
@@ -39,7 +41,7 @@ def _fault_of(command: str, places: Sequence[str], *, needed: Sequence[str]) -> 
 
 
 def _command_of_a_proxy(command: str) -> str:
-    if fault := _fault_of(command, PROXY_PLACES, needed=PROXY_PLACES):
+    if fault := _fault_of(command, PROXY_PLACES, needed=PROXY_PLACES[:2]):
         raise ValueError(fault)
     return command
 
@@ -63,7 +65,8 @@ class _ConfiguredBrokers(_AnySystem):
     )
 
     proxies: dict[str, Annotated[str, AfterValidator(_command_of_a_proxy)]] = Field(
-        default={}, description="name -> command line of a proxy, with {port} and {target}"
+        default={},
+        description="name -> command line of a proxy, with {port} and {target}; {node_port} if it speaks Kafka",
     )
     through: str = Field(default=DIRECT, description="what clients connect through: one of proxies, or direct")
 

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from highwater.bench.systems import check_system
+from highwater.bench.systems.proxy import Proxy
 from highwater.bench.workload.system import HighwaterUnderTest
 from highwater.common.errors import UsageError
 from tests.bench.systems.test_systems import all_gone, running, serves
@@ -96,3 +97,20 @@ def test_a_program_that_is_not_there_is_named_before_a_start() -> None:
     wanted = HighwaterUnderTest(through="envoy", proxies={"envoy": "no-such-envoy {port} {target}"})
     with pytest.raises(UsageError, match=r"system\.proxies\.envoy: no program no-such-envoy here"):
         check_system(wanted)
+
+
+def test_a_proxy_that_speaks_kafka_gets_a_port_for_the_broker_which_advertises_itself(tmp_path: Path) -> None:
+    """Kroxylicious connects to what the broker advertises: with the proxy's address there, it would go to itself."""
+    program = tmp_path / "proxy.py"
+    program.write_text(PROXY)
+    command = f"{shlex.quote(sys.executable)} {program} {{port}} {{target}} {tmp_path / 'counts'} {{node_port}}"
+    proxy = Proxy(command)
+    assert proxy.advertised == {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.target_port}"}
+    process = proxy.start(tmp_path, lambda: None, 30)
+    try:
+        *_, port, target, _, node_port = process.command
+        assert process.address == f"127.0.0.1:{port}"
+        assert target == f"127.0.0.1:{proxy.target_port}"
+        assert len({int(port), int(node_port), proxy.target_port}) == 3
+    finally:
+        process.stop()

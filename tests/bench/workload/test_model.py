@@ -230,7 +230,7 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"system": "{proxies: {a: 'p {port} {target} {dir}'}}"},
-            "w.yaml:6: system.proxies.a: {dir} is not one of {port}, {target}",
+            "w.yaml:6: system.proxies.a: {dir} is not one of {port}, {target}, {node_port}",
         ),
         (
             {"system": "{proxies: {direct: 'p {port} {target}'}}"},
