@@ -39,7 +39,7 @@ def _describe(node: Node, group_id: str, operations: Answer) -> Answer:
         why = "not found" if found is None else "is not a consumer group"
         return not_described(group_id, ErrorCode.group_id_not_found, f"Group {group_id} {why}.")
     group = found.group
-    # All at one time: others may have their turn before all members are told.
+    # The group may change while the answer gives way.
     members = [
         (member_id, member, group.current[member_id], group.targets.get(member_id, {}))
         for member_id, member in group.members.items()

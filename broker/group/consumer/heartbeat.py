@@ -34,7 +34,7 @@ from highwater.kafka.regular_expressions import Pattern, PatternError
 _MAX_TEXT_BYTES: Final = 32_000
 """Keys of records have 15 bits for the length of a text."""
 _MAX_NAMES: Final = 10_000
-"""Of topics in one request: the broker goes over all of them in one step."""
+"""The most topics that a request may name: the broker goes over all of them in one step."""
 _REJOIN: Final = "the member must give up all its partitions and join again"
 
 

@@ -18,7 +18,7 @@ from highwater.broker.group.consumer.heartbeat import is_unknown
 from highwater.broker.group.consumer.schemas import NOTHING_HELD, CurrentAssignment, GroupRecord, RecordKind
 
 _MOST_BYTES: Final = 200_000
-"""Of names in a batch that removes members. One member may have nearly so many; a batch may have 1 MiB by default."""
+"""The names in a batch that removes members end after so many. A batch may have 1 MiB by default."""
 
 
 def leave(group: ConsumerGroup, request: HeartbeatRequest, topics: Topics) -> Decision:
@@ -65,7 +65,7 @@ def expire(group: ConsumerGroup, topics: Topics, now_ms: int) -> list[GroupRecor
 
 
 def _first(group: ConsumerGroup, member_ids: Iterable[str]) -> Iterator[str]:
-    """As many as about _MOST_BYTES remove."""
+    """Return the first members, whose names take about _MOST_BYTES in the log."""
     size = 0
     for member_id in member_ids:
         if size > _MOST_BYTES:
