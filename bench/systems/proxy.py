@@ -17,7 +17,7 @@ class Proxy:
     def __init__(self, command_line: str) -> None:
         self._command_line = command_line
         self._port, self._node_port, self.target_port = free_ports(3)
-        # A proxy with a port for the broker tells clients of it, and finds the broker by what that advertises.
+        # A proxy with a port for the broker gives clients that port, and connects to what the broker advertises.
         speaks_kafka = NODE_PORT in command_line
         self.advertised = {
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.target_port if speaks_kafka else self._port}"

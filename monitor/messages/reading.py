@@ -52,7 +52,7 @@ class WantedRecords(NamedTuple):
     most: int
     is_committed: bool
     key: bytes | None = None
-    """Of the records that are wanted; None for all."""
+    """Only records with this key are read; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class MessageReader:
 def _read_or_say(
     cluster: ActionCluster, row: PartitionRow, wanted: WantedRecords, until_s: float, *, alone: bool
 ) -> Page:
-    """Of several partitions, one without a leader does not end the search."""
+    """One partition without a leader does not end the search over several."""
     try:
         return _read(cluster, row, wanted, until_s)
     except ActionError as error:

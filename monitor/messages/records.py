@@ -86,8 +86,8 @@ def read(
 ) -> Found:
     """The records from offset `start` on, at most `most`, of at most about `most_bytes` after decompression.
 
-    aborted: of the fetch that read only what is committed; None shows records of all transactions. key: of the
-    records that are wanted; None for all.
+    aborted: of the fetch that read only what is committed; None shows records of all transactions. key: only records
+    with it are read; None for all.
     """
     found = Found(next_offset=start)
     waiting = sorted(aborted or (), key=lambda each: each.first_offset)
