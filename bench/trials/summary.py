@@ -49,6 +49,7 @@ from highwater.results.models import (
     Verdict,
     Window,
 )
+from highwater.results.rebalance import Rebalances
 from highwater.results.recovery import Recovery
 from highwater.results.storage import CacheDrop, CacheUse, StorageTarget
 from highwater.spark_loadgen import LoadResult
@@ -90,6 +91,7 @@ class TrialRecord:
     calibration_notes: Sequence[str] = ()
     """Why a calibration that was given says nothing of this trial."""
     faults: Sequence[FaultMark] = ()
+    rebalances: Rebalances | None = None
     cluster_hosts: Sequence[ClusterHostUse] = ()
     """Hosts that carry an external cluster."""
     at_once: AtOnce | None = None
@@ -149,6 +151,7 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         backlog=Backlog.of_report(result.backlog) if result.backlog else None,
         transactions=transactions_of(result, trial_directory, phases),
         recovery=recovery,
+        rebalances=record.rebalances,
         generator=generator,
         host=with_cluster(host, record.cluster_hosts),
         cluster_hosts=list(record.cluster_hosts),
@@ -351,11 +354,11 @@ def partition_lines(record: TrialRecord) -> list[PartitionLine]:
     ]
 
 
-def event_lines(result: LoadResult, phases: Sequence[Phase], faults: Sequence[EventLine] = ()) -> list[EventLine]:
-    """What the load reported, where its phases began, and what was done to the system; in order of time."""
+def event_lines(result: LoadResult, phases: Sequence[Phase], done: Sequence[EventLine] = ()) -> list[EventLine]:
+    """What the load reported, where its phases began, and what was done to the system or a group; in order of time."""
     began = [EventLine(at_s=phase.start_s, kind="phase", text=phase.name) for phase in phases]
     during = [EventLine.of_report(event) for event in result.events]
-    return sorted([*began, *during, *faults], key=lambda event: event.at_s)
+    return sorted([*began, *during, *done], key=lambda event: event.at_s)
 
 
 def transactions_of(result: LoadResult, trial_directory: Path, phases: Sequence[Phase]) -> Transactions | None:

@@ -44,13 +44,15 @@ from highwater.bench.trials.summary import (
     windows_of,
     write_histogram_logs,
 )
+from highwater.bench.trials.watched_group import WatchedGroup
 from highwater.bench.workload.command_config import told_of
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import Specification
 from highwater.common.bench_topics import TOKEN_BYTES, topic_names
 from highwater.common.errors import GeneratorError, TrialError, UsageError, text_of
 from highwater.results.calibration import Calibration
-from highwater.results.models import AtOnce, Phase, Reason, TrialSummary
+from highwater.results.models import AtOnce, EventLine, Phase, Reason, TrialSummary
+from highwater.results.rebalance import Rebalances
 from highwater.results.writer import ResultWriter
 from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
 from highwater.tuning.facts import Facts
@@ -154,7 +156,8 @@ class TrialRunner:
                     if concurrent:
                         others += tuple(concurrent.other_process_ids(trial_id))
                     steps.begin("start_load", "starting the load")
-                    with telemetry or nullcontext():
+                    with telemetry or nullcontext(), self._group(load_plan, workload) as group:
+                        group.form(self.stop.check)
                         with (
                             ClusterSampler(workload.system.external) as cluster,
                             HostSampler(process_groups(system, others), storage.target.device) as sampler,
@@ -184,13 +187,19 @@ class TrialRunner:
 
                             def progressed(progress: Progress) -> None:
                                 injector.progressed(progress)
+                                group.progressed(progress)
                                 self.observer.load(progress)
                                 if telemetry is not None:
                                     objectives = {name: str(bound) for name, bound in workload.slo.items()}
                                     telemetry.progressed(progress, load_plan, planned.cell.name, objectives, hosts)
 
                             result = self._load(
-                                launcher, load_plan, system, storage, injector, client, may_start, progressed
+                                launcher, load_plan, system, storage, injector, group, client, may_start, progressed
+                            )
+                            rebalances = (
+                                None
+                                if result.interrupted
+                                else group.figures(result.acked, phases_of(workload, result)[1].end_s)
                             )
                         # Only now: a sampler may take one more second between the end of the load and its own.
                         if telemetry is not None:
@@ -214,6 +223,8 @@ class TrialRunner:
                         doubts,
                         load_plan,
                         injector,
+                        rebalances,
+                        group.events(),
                         concurrent.facts(trial_id) if concurrent else None,
                         system_start,
                     )
@@ -281,6 +292,15 @@ class TrialRunner:
             traces=self.specification.traces(workload),
         )
 
+    def _group(self, load_plan: LoadPlan, workload: Workload) -> WatchedGroup:
+        return WatchedGroup(
+            workload.rebalance,
+            load_plan.topics,
+            load_plan.partitions,
+            load_plan.bootstrap_servers,
+            load_plan.connection,
+        )
+
     def _load(
         self,
         launcher: Launcher,
@@ -288,14 +308,16 @@ class TrialRunner:
         system: System,
         storage: TrialStorage,
         injector: FaultInjector,
+        group: WatchedGroup,
         client: BrokerClient,
         may_start: Callable[[], bool],
         on_progress: Callable[[Progress], None],
     ) -> LoadResult:
         def should_stop() -> bool:
             injector.run_due()
+            group.run_due()
             self.stop.check_at_once()
-            return self.stop.requested or (injector.problem or system.problem()) is not None
+            return self.stop.requested or (injector.problem or group.problem() or system.problem()) is not None
 
         try:
             result = launcher.run(load_plan, on_progress=on_progress, should_stop=should_stop, may_start=may_start)
@@ -309,7 +331,7 @@ class TrialRunner:
                     raise TrialError(str(error)) from None
                 raise UsageError(str(error)) from None
             raise GeneratorError(str(error)) from None
-        if (problem := injector.problem or _problem(system, storage)) is not None:
+        if (problem := injector.problem or _problem(system, storage) or group.problem()) is not None:
             raise TrialError(problem)
         return result
 
@@ -370,6 +392,7 @@ class TrialRunner:
             consumer_ceiling_per_s=consumer_ceiling_per_s(calibration, ran.load_plan),
             calibration_notes=calibration_notes,
             faults=ran.injector.marks(result.t0_unix_ns),
+            rebalances=ran.rebalances,
             cluster_hosts=[
                 cluster_host_use(name, host.described, cluster_samples[name], phases[1], host.problem)
                 for name, host in cluster.hosts.items()
@@ -379,7 +402,7 @@ class TrialRunner:
             telemetry=ran.load_plan.telemetry.trial if ran.load_plan.telemetry else None,
         )
         summary = summarise(record, trial_directory)
-        events = event_lines(result, phases, ran.injector.events(result.t0_unix_ns))
+        events = event_lines(result, phases, [*ran.injector.events(result.t0_unix_ns), *ran.membership])
         self.writer.write_trial(summary, windows, host_samples, partition_lines(record), events, cluster_samples)
         return summary
 
@@ -417,6 +440,8 @@ class _Ran:
     doubts: Sequence[Reason]
     load_plan: LoadPlan
     injector: FaultInjector
+    rebalances: Rebalances | None
+    membership: Sequence[EventLine]
     at_once: AtOnce | None
     system_start: SystemStart
 

@@ -24,6 +24,7 @@ _SET_BY_THE_RUN: Final = {
     "bootstrap.servers": "the run sets it; name a cluster under system.bootstrap_servers",
     "metadata.broker.list": "the run sets it; name a cluster under system.bootstrap_servers",
     "group.id": "consumers are assigned their partitions; they join no group",
+    "group.protocol": "consumers are assigned their partitions; rebalance.protocol is that of a group's members",
     "auto.offset.reset": "consumers read each trial's new topic from its start",
     "transactional.id": "the run sets it when producers.transactions is given",
 }

@@ -18,6 +18,7 @@ from highwater.bench.workload.host import Host
 from highwater.bench.workload.metric_bounds import MetricBounds
 from highwater.bench.workload.native import check_native_load, check_native_run, check_without_native
 from highwater.bench.workload.question import Question
+from highwater.bench.workload.rebalance import Rebalance, check_rebalance
 from highwater.bench.workload.rules import (
     check_at_once,
     check_consumers,
@@ -88,6 +89,9 @@ class Workload(Part):
     faults: list[Fault] = Field(
         default=[], description="faults that are injected into brokers during the measurement, in order of time"
     )
+    rebalance: Rebalance | None = Field(
+        default=None, description="a consumer group whose members join, leave and die during the measurement"
+    )
     restart: Literal["kill", "stop"] | None = Field(
         default=None,
         description="after the load, end the broker with SIGKILL or SIGTERM, start it again, and measure "
@@ -139,10 +143,13 @@ class Workload(Part):
         check_external(self.system, self.storage, self.producers, self.host)
         check_at_once(self.trials, self.system, self.host, self.faults)
         check_consumers(self.consumers, self.topics, self.producers, self.checks)
-        missing = missing_prerequisites(self.consumers, self.producers, self.checks, self.faults, self.restart)
+        missing = missing_prerequisites(
+            self.consumers, self.producers, self.checks, self.faults, self.restart, self.rebalance
+        )
         check_figures(self.slo, self.trials, self.aims, self.answer, missing)
         check_producers(self.producers, self.records, self.load, self.consumers)
         check_faults(self.faults, self.system, self.phases)
+        check_rebalance(self.rebalance, self.phases, self.system, self.producers, self.trials, self.faults)
         check_aims(self.aims, self.variants)
         check_restart(self.restart, self.system, self.faults)
         check_processes(self.system, self.producers, self.restart, self.faults)

@@ -10,6 +10,7 @@ from highwater.bench.workload.client_properties import to_librdkafka
 from highwater.bench.workload.faults import Fault
 from highwater.bench.workload.host import Host
 from highwater.bench.workload.question import Question
+from highwater.bench.workload.rebalance import Rebalance
 from highwater.bench.workload.sections import (
     Checks,
     Consumers,
@@ -25,6 +26,7 @@ from highwater.bench.workload.values import NO_PROFILE, TEMPORARY_TARGET, FixedS
 from highwater.common import quantities
 from highwater.results.bounds import Bound
 from highwater.results.metrics import COUNTS_OF_FATES
+from highwater.results.rebalance import KINDS
 from highwater.spark_loadgen import LoadSetupError
 from highwater.spark_loadgen.wire_settings import WireSettings
 
@@ -100,12 +102,18 @@ def check_consumers(consumers: Consumers, topics: Topics, producers: Producers, 
 
 
 def missing_prerequisites(
-    consumers: Consumers, producers: Producers, checks: Checks, faults: Sequence[Fault], restart: str | None
+    consumers: Consumers,
+    producers: Producers,
+    checks: Checks,
+    faults: Sequence[Fault],
+    restart: str | None,
+    rebalance: Rebalance | None,
 ) -> list[tuple[str, str]]:
     """Returns the prefixes of the metrics that this workload does not measure, each with what the metric needs."""
     no_consumers = "consumers, but there are none"
     checked = consumers.count and checks.delivery != "none"
     of_tasks, timed = not producers.native, producers.driver != "rdkafka_performance"
+    changes = {change.do for change in rebalance.changes} if rebalance else set()
     by_tasks = f"producers.driver: client or wire; {producers.driver} reports totals only"
     prerequisites = (
         ("produce.p", timed, "producers.driver: client, wire or wire_load; rdkafka_performance times no record"),
@@ -128,6 +136,8 @@ def missing_prerequisites(
         ("backlog.", consumers.start != "with_load", "consumers that start with a backlog (consumers.start)"),
         ("txn.", producers.transactions, "producers.transactions"),
         ("recovery.", faults, "faults"),
+        *((f"rebalance.{kind}.", kind in changes, f"a change of rebalance.changes with do: {kind}") for kind in KINDS),
+        ("rebalance.", rebalance, "rebalance"),
     )
     return [(prefix, needed) for prefix, found, needed in prerequisites if not found]
 

@@ -41,7 +41,7 @@ MAX_COMBINATIONS: Final = 5_000
 MAX_AT_ONCE: Final = 6
 _NOT_IN_A_VARIANT: Final = ("schema", "name", "trials", "include", "variants", "matrix", "exclude", "telemetry")
 _AXIS_SECTIONS: Final = (
-    "topics", "producers", "consumers", "records", "load", "phases", "checks", "system", "storage", "host"
+    "topics", "producers", "consumers", "records", "load", "phases", "checks", "system", "storage", "host", "rebalance"
 )  # fmt: skip
 _PROPERTY_MAPPINGS: Final = ("client", "config", "settings")
 _COMMON_AXES: Final = tuple(

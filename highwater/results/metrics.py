@@ -18,6 +18,7 @@ from highwater.results.analysis_file import Better
 from highwater.results.host import HostUse
 from highwater.results.lifetime import Start
 from highwater.results.models import Delivery, Latency, TrialSummary
+from highwater.results.rebalance import KINDS, ChangeKind, MembershipChange
 from highwater.results.recovery import FaultRecovery
 
 # Metrics that are 0 unless something went wrong, and of 0 there is no ratio: for objectives, not for comparisons.
@@ -36,6 +37,12 @@ _PERCENTILES: Final = {
     "p999": ("p99.9", 0.001),
     "p9999": ("p99.99", 0.0001),
     "max": ("max", None),
+}
+
+_HAPPENS: Final[dict[ChangeKind, str]] = {
+    "join": "a member joins",
+    "leave": "a member leaves",
+    "kill": "a member is killed",
 }
 
 Read = Callable[[TrialSummary], float | None]
@@ -127,6 +134,35 @@ def _recovery(name: str, title: str, meaning: str, read: Callable[[FaultRecovery
         return max(known) if values and len(known) == len(values) else None
 
     return MetricDefinition(name, "s", "lower", f"faults: {meaning}", worst, title)
+
+
+def _rebalance(
+    do: ChangeKind, name: str, unit: str, title: str, read: Callable[[MembershipChange], float | None]
+) -> MetricDefinition:
+    """The figure of a trial's worst change of this kind; a trial whose group did not come back has none."""
+    better: Better = "higher" if unit == "ratio" else "lower"
+
+    def worst(summary: TrialSummary) -> float | None:
+        changes = summary.rebalances.changes if summary.rebalances else []
+        values = [read(change) for change in changes if change.do == do]
+        known = [value for value in values if value is not None]
+        pick = min if better == "higher" else max
+        return pick(known) if values and len(known) == len(values) else None
+
+    happens = _HAPPENS[do]
+    return MetricDefinition(
+        f"rebalance.{do}.{name}", unit, better, f"{happens}: {title}", worst, f"{happens.capitalize()}: {title}"
+    )
+
+
+def _rebalances(do: ChangeKind) -> list[MetricDefinition]:
+    return [
+        _rebalance(do, "all_read_s", "s", "time until every partition was read again", lambda c: c.all_read_s),
+        _rebalance(do, "longest_pause_s", "s", "longest pause of one partition", lambda c: c.longest_pause_s),
+        _rebalance(do, "behind", "records", "records the group fell behind", lambda c: c.behind_records),
+        _rebalance(do, "lowest_ratio", "ratio", "received over acknowledged, lowest second", lambda c: c.lowest_ratio),
+        _rebalance(do, "duplicated", "records", "records read twice", lambda c: c.duplicated),
+    ]
 
 
 def _start(name: str, unit: str, title: str, meaning: str, read: Callable[[Start], float | None]) -> MetricDefinition:
@@ -267,6 +303,15 @@ _DEFINITIONS: Final = (
         "Time in which consumers received nothing (whole seconds)",
         "seconds consumers got nothing",
         lambda fault: fault.consumer_gap_s,
+    ),
+    *(definition for do in KINDS for definition in _rebalances(do)),
+    MetricDefinition(
+        "rebalance.skipped",
+        "records",
+        "lower",
+        "records that no member of the group received",
+        lambda summary: summary.rebalances.skipped if summary.rebalances else None,
+        "Records that the group skipped",
     ),
     MetricDefinition(
         "errors",

@@ -15,6 +15,7 @@ from highwater.results.canary import BlockCanary
 from highwater.results.cluster import ClusterHostUse
 from highwater.results.host import HostUse
 from highwater.results.lifetime import Restart, Start
+from highwater.results.rebalance import Rebalances
 from highwater.results.recovery import Recovery
 from highwater.results.storage import CacheUse, StorageTarget, WritebackUse
 
@@ -271,6 +272,7 @@ class TrialSummary(Model):
     backlog: Backlog | None = None
     transactions: Transactions | None = None
     recovery: Recovery | None = Field(default=None, description="None without an injected fault")
+    rebalances: Rebalances | None = Field(default=None, description="None without a group under measurement")
     generator: Generator
     host: HostUse = Field(description="use of the host that the run was started on")
     cluster_hosts: list[ClusterHostUse] = Field(default=[], description="hosts that carry an external cluster")

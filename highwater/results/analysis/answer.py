@@ -18,11 +18,13 @@ from highwater.results.analysis.statement import Answer, Statement, StatementKin
 from highwater.results.metrics import COUNTS_OF_FATES, METRICS
 from highwater.results.models import Manifest, TrialSummary
 from highwater.results.reader import RunResult
+from highwater.results.rebalance import KINDS
 
 __all__ = ["Answer", "Statement", "StatementKind", "answer_of", "asked_metrics"]
 
 # The kinds whose figures are in doubt when trials were disturbed.
 _OF_FIGURES: Final = ("best", "objective", "aim")
+_REBALANCES: Final = tuple(f"rebalance.{kind}.all_read_s" for kind in KINDS)
 
 
 def answer_of(result: RunResult) -> Answer:
@@ -78,6 +80,8 @@ def _default_metrics(workload: Mapping[str, Any], figures: Figures) -> list[str]
         return ["system.cpu_s_per_gib"]
     if any(trial.recovery for trial in trials):
         return ["recovery.longest_wait_s"]
+    if any(trial.rebalances for trial in trials):
+        return [name for name in _REBALANCES if any(METRICS[name].read(trial) is not None for trial in trials)]
     if any(trial.backlog for trial in trials):
         return ["backlog.drain_bytes_per_s"]
     if any(trial.driver in ("rdkafka_performance", "wire_load") and not _timed(trial) for trial in trials):

@@ -96,7 +96,7 @@ def test_a_manifest_gives_the_cells_back(sections: dict[str, str | None]) -> Non
             (
                 "w.yaml:6: goals: unknown key; known here: schema, name, purpose, for_measurement, topics, producers, "
                 "consumers, records, load, phases, trials, checks, answer, slo, system, storage, host, faults, "
-                "restart, validity, "
+                "rebalance, restart, validity, "
                 "telemetry, aims, variants, matrix, exclude"
             ),
         ),
