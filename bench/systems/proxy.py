@@ -1,4 +1,4 @@
-"""A proxy between clients and the one broker of a trial, which every connection of a client goes through."""
+"""A proxy between clients and the one broker of a trial: each connection of a client goes through it."""
 
 from __future__ import annotations
 
