@@ -217,7 +217,7 @@ def _broker(node: Node) -> Iterator[str]:
     )
     telemetry = node.telemetry
     yield family(
-        "kafka_server_client_metrics_instance_count",
+        "kafka_server_client_metrics_instances",
         "gauge",
         "Client instances whose telemetry this broker takes.",
         [(NO_LABELS, len(telemetry.instances))],
