@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 Versions = Mapping[int, tuple[int, int]]
 """API key → the lowest and the highest version that a broker serves."""
 
-_OF_KAFKA_ALONE: Final = (Api(55, "describe_quorum", 0, 2, 0), Api(69, "consumer_group_describe", 0, 1, 0))
+_OF_KAFKA_ALONE: Final = (Api(55, "describe_quorum", 0, 2, 0),)
 """APIs that our broker does not serve, and other brokers do."""
 _APIS: Final = {api.name: api for api in (*APIS.values(), *_OF_KAFKA_ALONE)}
 _HEADER: Final = struct.Struct(">hhi")

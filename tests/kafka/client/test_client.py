@@ -178,10 +178,10 @@ def test_a_broker_that_is_silent_from_the_beginning() -> None:
 
 
 def test_an_api_that_the_broker_does_not_serve() -> None:
-    groups = cold_request("consumer_group_describe", 0, 0, {"group_ids": ["g"]}, lambda answer: answer)
+    quorum = cold_request("describe_quorum", 0, 0, {"topics": []}, lambda answer: answer)
     with fake_broker(lambda api, request: None) as broker, pytest.raises(ClientError) as caught:
-        run(lambda client: client.ask_any(groups), broker.port)
-    assert str(caught.value) == f"broker 127.0.0.1:{broker.port} cannot answer: it does not serve ConsumerGroupDescribe"
+        run(lambda client: client.ask_any(quorum), broker.port)
+    assert str(caught.value) == f"broker 127.0.0.1:{broker.port} cannot answer: it does not serve DescribeQuorum"
     assert caught.value.is_refusal
 
 

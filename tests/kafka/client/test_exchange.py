@@ -168,9 +168,9 @@ def test_requests_that_the_broker_does_not_serve() -> None:
     needed = f"a version from {served + 1} to {served + 2} is needed"
     with pytest.raises(UnservedError, match=rf"^it serves FindCoordinator in versions 0 to {served}, and {needed}$"):
         exchange.ask(newer)
-    groups = cold_request("consumer_group_describe", 0, 0, {}, lambda found: found)
-    with pytest.raises(UnservedError, match=r"^it does not serve ConsumerGroupDescribe$"):
-        exchange.ask(groups)
+    quorum = cold_request("describe_quorum", 0, 0, {}, lambda found: found)
+    with pytest.raises(UnservedError, match=r"^it does not serve DescribeQuorum$"):
+        exchange.ask(quorum)
     assert exchange.data_to_send() == b""
 
 
