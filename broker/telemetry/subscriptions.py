@@ -79,4 +79,4 @@ def subscription_of(settings: Mapping[str, str]) -> Subscription | Problem:
 
 def items_of(text: str) -> list[str]:
     """The items of a list, as Kafka's ConfigDef parses one."""
-    return re.split(r"\s*,\s*", text.strip()) if text.strip() else []
+    return [item.strip() for item in text.split(",")] if text.strip() else []
