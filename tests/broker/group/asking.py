@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -202,3 +202,18 @@ class GroupHarness(NodeHarness):
     def state(self, group: str = "g") -> str:
         (described,) = self.ask("describe_groups", 5, groups=[group]).groups
         return str(described.group_state) or described.error_code.name
+
+
+def successive_harnesses(log_dir: Path) -> Iterator[Callable[..., GroupHarness]]:
+    """Yield what takes up the directory, with each call after the one before was killed."""
+    made: list[GroupHarness] = []
+
+    def make(**properties: str) -> GroupHarness:
+        if made:
+            made.pop().close(clean=False)
+        made.append(GroupHarness(log_dir, **properties))
+        return made[-1]
+
+    yield make
+    for node in made:
+        node.close(clean=False)

@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers import consumer_group_describe
-from tests.broker.group.asking import GroupHarness
+from tests.broker.group.asking import GroupHarness, successive_harnesses
 from tests.broker.handlers.harness import Pending, versions
 from tests.broker.manual_clock import ManualClock
 
@@ -21,17 +21,7 @@ T0, T1, T3 = ("t", 0), ("t", 1), ("t", 3)
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Callable[..., GroupHarness]]:
     """Each call takes up the same directory, after the one before was killed."""
-    made: list[GroupHarness] = []
-
-    def make(**properties: str) -> GroupHarness:
-        if made:
-            made.pop().close(clean=False)
-        made.append(GroupHarness(tmp_path / "log", **properties))
-        return made[-1]
-
-    yield make
-    for node in made:
-        node.close(clean=False)
+    yield from successive_harnesses(tmp_path / "log")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.log.files import RealFiles
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS, OFFSETS_TOPIC
 from highwater.kafka.records.record import Record, encode_batch
-from tests.broker.group.asking import GroupHarness
+from tests.broker.group.asking import GroupHarness, successive_harnesses
 from tests.broker.handlers.harness import NO_SUCH_ID, Pending, versions
 
 T0, T1 = ("t", 0), ("t", 1)
@@ -22,17 +22,7 @@ T0, T1 = ("t", 0), ("t", 1)
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Callable[..., GroupHarness]]:
     """Each call takes up the same directory, after the one before was killed."""
-    made: list[GroupHarness] = []
-
-    def make(**properties: str) -> GroupHarness:
-        if made:
-            made.pop().close(clean=False)
-        made.append(GroupHarness(tmp_path / "log", **properties))
-        return made[-1]
-
-    yield make
-    for node in made:
-        node.close(clean=False)
+    yield from successive_harnesses(tmp_path / "log")
 
 
 @pytest.fixture
