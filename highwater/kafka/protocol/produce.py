@@ -41,7 +41,7 @@ _FLEXIBLE_PARTITION: Final = struct.Struct(">ihqqqbbb")
 _INT32: Final = struct.Struct(">i")
 
 
-# Plain classes and tuples: to make a named tuple takes three times as long, compiled ten times.
+# Plain classes and tuples: machine code makes them without the interpreter (docs/results/request-cost.md).
 
 ProducePartition: TypeAlias = tuple[int, memoryview | None]
 """(partition, records)"""
