@@ -54,6 +54,7 @@ def evidence_in(summary: TrialSummary, windows: Sequence[Window], workload: Work
         canary=beside.canary,
         steal_ratio=steal_ratio(host, cluster),
         at_once=summary.at_once is not None,
+        skipped_by_group=summary.rebalances.skipped if summary.rebalances else 0,
     )
 
 

@@ -75,6 +75,8 @@ class Evidence:
     """A native client's load: totals, and a count that has to be exact."""
     steady: SteadyState | None = None
     """How a warm-up until steady ended; None when it was of a fixed length."""
+    skipped_by_group: int = 0
+    """Records that no member of the group under measurement received, between records that were received."""
 
 
 def target_at_fault(reason: Reason) -> bool:
@@ -118,6 +120,13 @@ def _delivery(evidence: Evidence) -> list[Reason]:
         "delivery.aborted_received",
         delivery.aborted_received,
         f"{delivery.aborted_received} records of aborted transactions were given to consumers that read committed only",
+    )
+    # A member reports what it received before it stores the offsets: no death of a member explains a gap.
+    found(
+        "delivery.skipped",
+        evidence.skipped_by_group,
+        f"{evidence.skipped_by_group} records were given to no member of the group under measurement, "
+        "though later ones of their partitions were",
     )
     if evidence.acks == "0":
         # Nobody promised to keep these; a loss voids the figures without being the broker's fault.

@@ -46,6 +46,7 @@ _CHECKS: Final = {
     "delivery.duplicated": _Check("records received twice", "records"),
     "delivery.reordered": _Check("records out of order", "records"),
     "delivery.aborted_received": _Check("records of aborted transactions received", "records"),
+    "delivery.skipped": _Check("records given to no member of the group", "records"),
     "delivery.in_log": _Check("the log holds another number of records", "records"),
     "loss.unacknowledged": _Check("records lost without a promise (acks 0)", "records"),
     "drain.unread": _Check("acknowledged records not read in time", "records"),

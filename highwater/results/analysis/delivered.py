@@ -23,6 +23,7 @@ _BROKEN: Final[Mapping[str, tuple[str, Callable[[Delivery], int], str]]] = {
     "delivery.corrupt": ("received", lambda delivery: delivery.received + delivery.corrupt, "changed on the way"),
     "delivery.duplicated": ("received", lambda delivery: delivery.received, "received before"),
     "delivery.reordered": ("received", lambda delivery: delivery.received, "out of order"),
+    "delivery.skipped": ("acknowledged", lambda delivery: delivery.acked, "given to no member of the group"),
     "delivery.aborted_received": ("received", lambda delivery: delivery.received, "of aborted transactions"),
 }
 _LOG_DISAGREES: Final = "delivery.in_log"

@@ -69,6 +69,7 @@ def test_a_healthy_trial_is_valid_and_says_nothing() -> None:
     [
         ({"delivery__failed": 3}, "invalid", "delivery.failed", True),
         ({"delivery__lost": 3, "delivery__in_log": 8997}, "invalid", "delivery.lost", True),
+        ({"skipped_by_group": 2}, "invalid", "delivery.skipped", True),
         ({"delivery__in_log": 8999}, "invalid", "delivery.in_log", True),
         ({"delivery__in_log": 9001}, "invalid", "delivery.in_log", True),
         # The broker holds them all: nobody lost anything, the consumers were cut off.

@@ -110,6 +110,7 @@ def test_what_was_allowed_or_not_looked_at_is_said(tmp_path: Path, delivery: dic
     [
         ("delivery.duplicated", "7 of 100,000 received records were received before."),
         ("delivery.reordered", "7 of 100,000 received records were out of order."),
+        ("delivery.skipped", "7 of 100,000 acknowledged records were given to no member of the group."),
         ("delivery.failed", "7 of 100,000 sent records were given up by the client."),
         ("drain.unread", "7 of 100,000 acknowledged records were not read in time, though the log holds them."),
         ("loss.unacknowledged", "7 of 100,000 sent records were lost, which acks 0 allows."),
