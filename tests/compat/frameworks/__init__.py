@@ -1,0 +1,1 @@
+"""Frameworks that people write Kafka applications with, on our broker: Streams, Connect, Spring Kafka, Flink."""
