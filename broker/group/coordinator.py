@@ -27,7 +27,7 @@ from highwater.broker.group.events import (
     SyncAnswer,
     SyncRequest,
 )
-from highwater.broker.group.groups import Groups, fits
+from highwater.broker.group.groups import Group, Groups, fits
 from highwater.broker.group.protocol import GroupProtocol
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
@@ -71,7 +71,12 @@ class GroupCoordinator:
         error = self._groups.refusal(group_id)
         if error is None and request.session_timeout_ms not in self._session_timeouts_ms:
             error = ErrorCode.invalid_session_timeout
-        names = (request.group_instance_id or "", request.protocol_type, *(name for name, _ in request.protocols))
+        names = (
+            request.member_id,
+            request.group_instance_id or "",
+            request.protocol_type,
+            *(name for name, _ in request.protocols),
+        )
         if error is None and not all(map(fits, names)):
             error = ErrorCode.invalid_request
         if error is not None:
@@ -84,33 +89,33 @@ class GroupCoordinator:
             answer(JoinAnswer(ErrorCode.unknown_member_id, request.member_id))
             return
         members = group.members
-        if isinstance(members, ConsumerMembership):
-            if not members.is_unused:
-                answer(JoinAnswer(ErrorCode.inconsistent_group_protocol, request.member_id))
-                return
+        if isinstance(members, ConsumerMembership) and members.is_unused:
             if request.member_id != NO_MEMBER_ID:
                 answer(JoinAnswer(ErrorCode.unknown_member_id, request.member_id))
                 return
             members = self._groups.become_classic(group)
+        if (error := self._knows_too_little(group)) is not None:
+            answer(JoinAnswer(error, request.member_id))
+            return
         self._groups.apply(group, members.join(request, answer, self._groups.now()))
 
     def sync(self, group_id: str, request: SyncRequest, answer: AnswerSync) -> None:
-        error = self._groups.refusal(group_id)
+        group = self._groups.by_id.get(group_id)
+        error = self._groups.refusal(group_id) or self._knows_too_little(group)
         if error is ErrorCode.coordinator_load_in_progress:
             # The rebalance was lost. Older clients do not expect COORDINATOR_LOAD_IN_PROGRESS here.
             error = ErrorCode.rebalance_in_progress
-        group = self._groups.by_id.get(group_id)
-        if error is not None or group is None or not isinstance(group.members, ClassicGroup):
+        if error is not None or group is None:
             answer(SyncAnswer(error or ErrorCode.unknown_member_id))
             return
         self._groups.apply(group, group.members.sync(request, answer, self._groups.now()))
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        error = self._groups.refusal(group_id)
+        group = self._groups.by_id.get(group_id)
+        error = self._groups.refusal(group_id) or self._knows_too_little(group)
         if error is not None:
             return ErrorCode.none if error is ErrorCode.coordinator_load_in_progress else error
-        group = self._groups.by_id.get(group_id)
-        if group is None or not isinstance(group.members, ClassicGroup):
+        if group is None:
             return ErrorCode.unknown_member_id
         outcome = group.members.heartbeat(member_id, group_instance_id, generation_id, self._groups.now())
         self._groups.schedule(group)
@@ -131,6 +136,11 @@ class GroupCoordinator:
 
     # Members of consumer groups
 
+    def _knows_too_little(self, group: Group | None) -> ErrorCode | None:
+        """Topics that are not known yet would be taken from the members of a consumer group."""
+        is_of_consumers = group is not None and isinstance(group.members, ConsumerMembership)
+        return ErrorCode.coordinator_load_in_progress if is_of_consumers and not self._cluster.is_complete else None
+
     def has_consumers(self, group_id: str | None = None) -> bool:
         """Whether this consumer group, or any, has members here."""
         groups = self._groups.by_id.values() if group_id is None else [self._groups.by_id.get(group_id)]
@@ -150,30 +160,36 @@ class GroupCoordinator:
             return
         if request.member_id == NO_MEMBER_ID:
             request = request._replace(member_id=str(uuid4()))
+        group = self._groups.by_id.get(group_id)
         error = self._groups.refusal(group_id)
         if error is None and not self._cluster.is_complete:
-            # Topics that are not known yet would be taken from the members.
             error = ErrorCode.coordinator_load_in_progress
-        group = self._groups.by_id.get(group_id)
-        members = None if group is None else group.members
-        message = None
-        if error is None and not isinstance(members, ConsumerMembership):
-            if request.member_epoch == JOIN_EPOCH and (members is None or members.is_empty):
-                members = self._groups.become_consumers(group_id)
-            else:
-                error, message = ErrorCode.group_id_not_found, f"There is no consumer group {group_id}."
-        if error is not None or not isinstance(members, ConsumerMembership):
-            answer(HeartbeatAnswer(error or ErrorCode.none, message, request.member_id, request.member_epoch))
+        found = None if group is None else group.members
+        if error is not None:
+            answer(HeartbeatAnswer(error, None, request.member_id, request.member_epoch))
             return
+        if isinstance(found, ConsumerMembership):
+            members = found
+        elif request.member_epoch != JOIN_EPOCH:
+            message = f"There is no consumer group {group_id}."
+            answer(HeartbeatAnswer(ErrorCode.group_id_not_found, message, request.member_id, request.member_epoch))
+            return
+        else:
+            made = self._groups.become_consumers(group_id, request)
+            if isinstance(made, HeartbeatAnswer):
+                answer(made)
+                return
+            members = made
         group = self._groups.by_id[group_id]
 
         def answered(value: HeartbeatAnswer) -> None:
-            if value.error_code and self._groups.by_id.get(group_id) is group and not members.tombstones():
+            is_here = self._groups.by_id.get(group_id) is group and group.members is members
+            if value.error_code and is_here and not members.tombstones():
                 # Nobody has ever joined this group.
                 self._groups.bury(group_id, group, [])
             answer(value)
 
-        self._groups.apply(group, members.heartbeat(request, sees, answered, self._groups.now()))
+        self._groups.apply(group, members.consumer_heartbeat(request, sees, answered, self._groups.now()))
 
     # Administration
 

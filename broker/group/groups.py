@@ -12,16 +12,18 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import ClockGuard, Timer
 from highwater.broker.cluster.state import ClusterView
 from highwater.broker.group.classic import ClassicGroup
-from highwater.broker.group.consumer.events import ConsumerSettings, KnownTopic
+from highwater.broker.group.consumer.event_queue import Successor, World
+from highwater.broker.group.consumer.events import ConsumerSettings, HeartbeatAnswer, HeartbeatRequest, KnownTopic
 from highwater.broker.group.consumer.group import ConsumerGroup
-from highwater.broker.group.consumer.membership import ConsumerMembership, World
+from highwater.broker.group.consumer.membership import ConsumerMembership
+from highwater.broker.group.consumer.migration import MigrationPolicy
 from highwater.broker.group.consumer.settings import consumer_settings
 from highwater.broker.group.events import Answer, Effect, Now, Store, Work
 from highwater.broker.group.kept import KeptGroups, kept_groups
@@ -93,6 +95,9 @@ class Groups:
             self._known_topic,
             lambda: (topic.name for topic in cluster.topics()),
             lambda: cluster.topics_version,
+            self._name_of_topic,
+            self._settings,
+            MigrationPolicy(str(config.value("group.consumer.migration.policy"))),
         )
         self._append_timeout_ms = config.integer("offsets.commit.timeout.ms")
         self._retention_ms = config.integer("offsets.retention.minutes") * 60_000
@@ -126,11 +131,27 @@ class Groups:
         # Partitions that never had a leader may be left out.
         return KnownTopic(found.topic_id, max(found.partitions, default=-1) + 1)
 
-    def become_consumers(self, group_id: str) -> ConsumerMembership:
-        """Make a consumer group, in place of a classic one without members if there is one."""
+    def _name_of_topic(self, topic_id: UUID) -> str | None:
+        found = self._cluster.topic(topic_id)
+        return None if found is None else found.name
+
+    def become_consumers(self, group_id: str, request: HeartbeatRequest) -> ConsumerMembership | HeartbeatAnswer:
+        """Make a consumer group, in place of a classic one if there is one, or return why `request` cannot begin it."""
         group = self.by_id.get(group_id) or self.add(group_id)
-        members = ConsumerMembership(ConsumerGroup(group_id), self.world, group.members.tombstones())
-        self._replace(group, members)
+        classic = group.members
+        if isinstance(classic, ClassicGroup) and not classic.is_empty:
+            members = ConsumerMembership.upgraded(classic, self.world, self.now())
+            if isinstance(members, str):
+                message = f"The classic group {group_id} cannot become a consumer group: {members}."
+                _logger.info("%s", message)
+                return HeartbeatAnswer(ErrorCode.group_id_not_found, message)
+            if (refusal := members.refusal(request)) is not None:
+                return refusal
+            _logger.info("group %s: becomes a consumer group with %d members", group_id, len(classic.members))
+            self._replace(group, members, ErrorCode.rebalance_in_progress)
+        else:
+            members = ConsumerMembership(ConsumerGroup(group_id), self.world, classic.tombstones())
+            self._replace(group, members)
         return members
 
     def become_classic(self, group: Group) -> ClassicGroup:
@@ -141,9 +162,24 @@ class Groups:
         self._replace(group, members)
         return members
 
-    def _replace(self, group: Group, members: ClassicGroup | ConsumerMembership) -> None:
-        self.apply(group, group.members.die(ErrorCode.coordinator_not_available))
-        group.members = members
+    def _succeed(self, group: Group, successor: Successor) -> None:
+        """Go on with a classic group in place of a consumer group that has none but classic members left."""
+        classic = successor.group
+        _logger.info("group %s: becomes a classic group with %d members", classic.group_id, len(classic.members))
+        self._replace(group, classic)
+        self.apply(group, classic.begin(self.now()))
+        if successor.join is not None:
+            self.apply(group, classic.join(*successor.join, self.now()))
+
+    def _replace(
+        self,
+        group: Group,
+        members: ClassicGroup | ConsumerMembership,
+        error: ErrorCode = ErrorCode.coordinator_not_available,
+    ) -> None:
+        """`error`: for those who wait for an answer."""
+        before, group.members = group.members, members
+        self.apply(group, before.die(error))
 
     def add(self, group_id: str, index: int | None = None) -> Group:
         """`index`: the partition of the topic, if that is known otherwise than by the topic."""
@@ -237,6 +273,8 @@ class Groups:
 
             def stored(error: ErrorCode) -> None:
                 follow(members.stored(effect, STORE_ERRORS.get(error, error), self.now()))
+                if isinstance(members, ConsumerMembership) and members.successor and group.members is members:
+                    self._succeed(group, members.successor)
 
             self.append(members.group_id, effect.records, stored, is_patient=effect.is_patient)
         else:

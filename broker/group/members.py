@@ -11,7 +11,6 @@ from collections.abc import Iterator, ValuesView
 from typing import Final
 
 from highwater.broker.group.events import AnswerJoin, AnswerSync, JoinedMember, JoinRequest, Protocol, StoredMember
-from highwater.kafka.protocol.primitives import Decoder, MalformedRequestError
 
 CONSUMER: Final = "consumer"
 """The protocol type of consumers (KIP-26); other users of groups, such as Kafka Connect, have their own."""
@@ -201,16 +200,3 @@ class Members:
 
 def _names(protocols: tuple[Protocol, ...]) -> frozenset[str]:
     return frozenset(name for name, _ in protocols)
-
-
-def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Return the topics in a consumer's metadata, or None if it is not of the consumer protocol.
-
-    Every version of that protocol begins like version 0: i16 version, array of topic names.
-    """
-    decoder = Decoder(memoryview(metadata))
-    try:
-        decoder.int16()
-        return frozenset([decoder.string() for _ in range(decoder.array_length(2))])
-    except MalformedRequestError:
-        return None

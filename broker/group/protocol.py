@@ -7,7 +7,18 @@ from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.group.events import AnswerLeave, Committer, Effect, Leaver, Now, Store
+from highwater.broker.group.events import (
+    AnswerJoin,
+    AnswerLeave,
+    AnswerSync,
+    Committer,
+    Effect,
+    JoinRequest,
+    Leaver,
+    Now,
+    Store,
+    SyncRequest,
+)
 from highwater.common.topic_partition import TopicPartition
 
 
@@ -54,6 +65,12 @@ class GroupProtocol(Protocol):
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode | None:
         """Return why this member may not read the group's offsets now, or None; without a member id anybody may."""
+
+    def join(self, request: JoinRequest, answer: AnswerJoin, now: Now) -> list[Effect]: ...
+
+    def sync(self, request: SyncRequest, answer: AnswerSync, now: Now) -> list[Effect]: ...
+
+    def heartbeat(self, member_id: str, group_instance_id: str | None, generation_id: int, now: Now) -> ErrorCode: ...
 
     def leave(self, leavers: Sequence[Leaver], answer: AnswerLeave, now: Now) -> list[Effect]:
         """Remove members."""

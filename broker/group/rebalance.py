@@ -19,13 +19,15 @@ highwater.broker.group.classic handles the requests.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import Final, NamedTuple, Self, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.group.embedded import subscribed_topics
 from highwater.broker.group.events import (
     NO_STATE_TIMESTAMP,
     Answer,
@@ -36,7 +38,7 @@ from highwater.broker.group.events import (
     StoredGroup,
     SyncAnswer,
 )
-from highwater.broker.group.members import CONSUMER, GroupMember, Members, subscribed_topics
+from highwater.broker.group.members import CONSUMER, GroupMember, Members
 from highwater.broker.group.schemas import GroupKey, encode_group, encode_group_key
 
 _logger = logging.getLogger(__name__)
@@ -111,7 +113,38 @@ class Rebalance:
             group._expect_heartbeat(member, now)
         if len(group.members) > settings.max_size:
             group._prepare_rebalance("it has more members than group.max.size", now)
+        elif group.members and stored.leader_id is None:
+            group._prepare_rebalance("it has become a classic group", now)
         return group
+
+    @classmethod
+    def of_members(
+        cls, group_id: str, settings: GroupSettings, generation_id: int, members: Sequence[GroupMember], now: Now
+    ) -> Self:
+        """Return a group of consumers that was of another kind: store it, and `begin` when the log has it."""
+        group = cls(group_id, settings)
+        group.generation_id = generation_id
+        group.protocol_type = CONSUMER
+        for member in members:
+            group.members.add(member)
+        group.protocol_name = group.members.vote() if members else None
+        group.subscribed_topics = group._subscribed_topics()
+        group._enter(GroupState.STABLE if members else GroupState.EMPTY, now)
+        return group
+
+    @property
+    def first_record(self) -> tuple[bytes, bytes]:
+        """The record of a group that has not begun. It has no leader: whoever loads it has its members join again."""
+        stored = self.to_store({member.member_id: member.assignment for member in self.members})
+        return encode_group_key(GroupKey(self.group_id)), encode_group(replace(stored, leader_id=None))
+
+    def begin(self, now: Now) -> list[Effect]:
+        """Have all members join again."""
+        for member in self.members:
+            self._expect_heartbeat(member, now)
+        if self.members:
+            self._prepare_rebalance("it has become a classic group", now)
+        return self._take_effects()
 
     # The rebalance
 

@@ -4,7 +4,7 @@ Behaviour: each consumer group (KIP-848) by itself, with the partitions that eac
 among them, and those that it is to have. An unknown group and a classic one: GROUP_ID_NOT_FOUND, with the reason.
 Authorised operations, when requested, are all operations; an authorizer's guard narrows them.
 
-Versions: v1 brings the type of a member; all of them speak the protocol of consumer groups.
+Versions: v1 brings the type of a member: whether it speaks the protocol of consumer groups or still the classic one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 
 _GROUP_OPERATIONS: Final = all_operations(ResourceType.GROUP)
+_CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
@@ -63,7 +64,7 @@ def _describe(node: Node, group_id: str, operations: Answer) -> Answer:
                 "subscribed_topic_regex": member.regex or None,
                 "assignment": _assignment(node, current.assigned, current.pending),
                 "target_assignment": _assignment(node, target),
-                "member_type": _CONSUMER_MEMBER,
+                "member_type": _CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
             }
             for member_id, member, current, target in paced(members)
         ],

@@ -5,7 +5,8 @@ Behaviour:
   new epoch and assignment comes when the log has them; see broker.group.consumer.
 * Where the feature `group.version` is 0: UNSUPPORTED_VERSION, as of Kafka, except to groups that have members already.
   The Java client and librdkafka end with this error; franz-go goes on with the classic protocol.
-* A classic group with members, or no group for a member that does not join: GROUP_ID_NOT_FOUND.
+* No group, or a classic one, for a member that does not join: GROUP_ID_NOT_FOUND. So it is for one that joins a classic
+  group with members, if that cannot become a consumer group; see broker.group.consumer.migration.
 
 Versions: v1 brings regular expressions, and member ids that clients make.
 """

@@ -1,7 +1,8 @@
 """JoinGroup: v0-v9 (key 11)
 
 Behaviour:
-* Waits until the members of the rebalance have joined; see broker.group.classic.
+* Waits until the members of the rebalance have joined; see broker.group.classic. In a consumer group (KIP-848) it waits
+  for nobody; see broker.group.consumer.classic_members.
 * Session time-outs outside of group.min/max.session.timeout.ms: INVALID_SESSION_TIMEOUT; a group that has
   group.max.size members: GROUP_MAX_SIZE_REACHED.
 

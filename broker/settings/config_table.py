@@ -2,7 +2,7 @@
 
 Names, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig and LogConfig print them); a test compares. Five
 defaults are our own: loopback instead of every interface, as clients need no login by default; socket buffers
-left to the kernel's tuning; no log directory that is nobody's choice; assignors by their names, as in Kafka 4. Four
+left to the kernel's tuning; no log directory that is nobody's choice; assignors by their names, as in Kafka 4. Five
 rows of group.consumer.* are of Kafka 4.4. Our own are highwater.processes and highwater.process (which processes are
 given by their parent), highwater.client.telemetry, metrics.listener, audit.log.file, inter.broker.listener.exclusive,
 and zookeeper.sasl.jaas.config with its .file, where Kafka has an option of its JVM.
@@ -30,6 +30,8 @@ from highwater.broker.settings.property_row import (
     in_a_cluster,
 )
 from highwater.broker.settings.unserved_properties import FAMILIES, UNSERVED_PROPERTIES
+
+_MIGRATION_POLICIES: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
 
 BROKER_PROPERTIES: Final = {
     entry.name: entry
@@ -163,6 +165,7 @@ BROKER_PROPERTIES: Final = {
         honoured("group.consumer.min.heartbeat.interval.ms", INT, 5000, 1),
         honoured("group.consumer.max.heartbeat.interval.ms", INT, 15_000, 1),
         honoured("group.consumer.max.size", INT, INT32_MAX, 1),
+        honoured("group.consumer.migration.policy", STRING, "bidirectional", None, None, *_MIGRATION_POLICIES),
         honoured("group.consumer.regex.refresh.interval.ms", INT, 600_000, 10_000),
         honoured("group.consumer.session.timeout.ms", INT, 45_000, 1),
         honoured("group.consumer.min.session.timeout.ms", INT, 45_000, 1),

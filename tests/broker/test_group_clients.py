@@ -240,6 +240,52 @@ def test_a_group_changes_its_protocol_while_it_is_empty(broker: RunningBroker) -
         expected = fill(broker, topic, (number + 1) * RECORDS)
 
 
+def type_of(broker: RunningBroker, group: str) -> str:
+    admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
+    found = {each.group_id: each.type.name for each in admin.list_consumer_groups().result(DEADLINE_S).valid}
+    return str(found[group])
+
+
+@pytest.mark.parametrize("is_static", [False, True], ids=["dynamic", "static"])
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_members_change_their_protocol_one_by_one_and_back(
+    broker: RunningBroker, strategy: str, is_static: bool
+) -> None:
+    """While records come: none is lost, no partition has two readers, and commits go on."""
+    topic = f"rolling-{strategy}-{is_static}"
+    expected = filled_topic(broker, topic)
+    own = [{"group_instance_id": f"instance-{number}"} if is_static else {} for number in range(3)]
+    often = {"enable_auto_commit": True, "auto_commit_interval_ms": 100}
+    readers = [Reader(broker, topic, topic, **often, **STRATEGIES[strategy], **each) for each in own]
+    everybody = [*readers]
+
+    def share() -> bool:
+        owned = Counter(partition for reader in readers for partition in reader.partitions)
+        assert max(owned.values(), default=0) <= 1, owned
+        return share_all(readers)
+
+    def have_read_all() -> bool:
+        return share() and set(expected) == {value for reader in everybody for value in reader.values}
+
+    read_until(readers, have_read_all)
+    kinds = []
+    for options in (CONSUMER, STRATEGIES[strategy]):
+        for number, each in enumerate(own):
+            readers[number].consumer.close()
+            readers[number] = Reader(broker, topic, topic, **often, **options, **each)
+            everybody.append(readers[number])
+            expected += fill(broker, topic, len(expected))
+            read_until(readers, have_read_all)
+            kinds.append(type_of(broker, topic))
+    assert kinds == ["CONSUMER"] * 5 + ["CLASSIC"]
+    for reader in readers:
+        reader.consumer.close()
+    committed = Consumer({"log_level": 0, "bootstrap.servers": broker.address, "group.id": topic}).committed(
+        [TopicPartition(topic, partition) for partition in range(PARTITIONS)], DEADLINE_S
+    )
+    assert sum(partition.offset for partition in committed) == len(expected)
+
+
 def test_kafka_python_shares_a_group_and_goes_on_where_it_stopped(broker: RunningBroker) -> None:
     topic = "kafka-python"
     expected = filled_topic(broker, topic)

@@ -50,6 +50,14 @@ class Draft:
             self.write(RecordKind.TARGET, "", TargetEpoch(epoch))
 
 
+def has_other_topics(group: ConsumerGroup, topics: Topics) -> bool:
+    """Whether what the members subscribe to has changed, so that a new target is needed."""
+    if group.is_metadata_stale:
+        group.has_new_topics = True
+        group.is_metadata_stale = metadata_hash(group, topics) != group.metadata_hash
+    return group.is_metadata_stale
+
+
 def metadata_hash(group: ConsumerGroup, topics: Topics) -> int:
     """A hash of the topics that the members subscribe to: another one calls for a new target."""
     digest = blake2b(digest_size=8)

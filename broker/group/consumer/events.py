@@ -9,7 +9,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.assignors.assignor import Assignment, Assignor
-from highwater.broker.group.consumer.schemas import GroupRecord
+from highwater.broker.group.consumer.schemas import ClassicMember, GroupRecord
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -52,6 +52,8 @@ class HeartbeatRequest(NamedTuple):
     """The partitions that the member has now."""
     client_id: str = ""
     client_host: str = ""
+    classic: ClassicMember | None = None
+    """What else there is in a JoinGroup, which counts as a request to join that may own partitions."""
 
     @property
     def is_full(self) -> bool:

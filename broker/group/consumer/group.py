@@ -7,7 +7,7 @@
 
 A partition has an owner from the record that assigns it until the record by which the member has given it up, so also
 while it is pending revocation. Beside the records a group has timers, which no log keeps: they start when records are
-applied or a member is heard, and anew after loading.
+applied or a member is heard, and anew after loading. Members may speak the classic protocol: see `classic_members`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.assignors.assignor import Assignment
 from highwater.broker.group.consumer.schemas import (
+    ClassicMember,
     ConsumerMember,
     CurrentAssignment,
     GroupEpoch,
@@ -91,6 +92,8 @@ class ConsumerGroup:
         """There may be topics that no regular expression was matched against."""
         self._session_ends_ms: dict[str, int] = {}
         self._revocation_ends_ms: dict[str, int] = {}
+        self._answer_ends_ms: dict[str, int] = {}
+        """Until when members of the classic protocol must join again, or fetch what they are given."""
 
     def copy(self) -> ConsumerGroup:
         """A group of the same records that changes for itself, without timers."""
@@ -102,6 +105,7 @@ class ConsumerGroup:
         other.owners = {topic: dict(owners) for topic, owners in self.owners.items()}
         other._session_ends_ms = {}
         other._revocation_ends_ms = {}
+        other._answer_ends_ms = {}
         return other
 
     # Records
@@ -181,10 +185,10 @@ class ConsumerGroup:
             if kind not in (RecordKind.MEMBER, RecordKind.CURRENT):
                 continue
             if member_id not in self.members:
-                self._session_ends_ms.pop(member_id, None)
-                self._revocation_ends_ms.pop(member_id, None)
+                for ends_ms in (self._session_ends_ms, self._revocation_ends_ms, self._answer_ends_ms):
+                    ends_ms.pop(member_id, None)
                 continue
-            self._session_ends_ms.setdefault(member_id, now_ms + session_timeout_ms)
+            self._session_ends_ms.setdefault(member_id, now_ms + self._session_ms(member_id, session_timeout_ms))
             if kind is RecordKind.CURRENT:
                 current = self.current[member_id]
                 self._revocation_ends_ms.pop(member_id, None)
@@ -297,7 +301,7 @@ class ConsumerGroup:
             if topic is not None:
                 since = current.assigned.get(topic, {}).get(index, current.pending.get(topic, {}).get(index))
             if since is None or member_epoch < since:
-                return ErrorCode.stale_member_epoch
+                return self._stale(member_id)
         return None
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode | None:
@@ -307,23 +311,44 @@ class ConsumerGroup:
         current = self.current.get(member_id or "")
         if current is None:
             return ErrorCode.unknown_member_id
-        return None if member_epoch == current.epoch else ErrorCode.stale_member_epoch
+        return None if member_epoch == current.epoch else self._stale(member_id or "")
+
+    def _stale(self, member_id: str) -> ErrorCode:
+        return ErrorCode.stale_member_epoch if self.classic(member_id) is None else ErrorCode.illegal_generation
+
+    def classic(self, member_id: str) -> ClassicMember | None:
+        """What the member is in the classic protocol; None for a member of the consumer protocol, or nobody."""
+        member = self.members.get(member_id)
+        return None if member is None else member.classic
 
     # Timers, in monotonic time
 
     def heard(self, member_id: str, session_timeout_ms: int, now_ms: int) -> None:
-        """Begin the member's session anew."""
+        """Begin the member's session anew. Members of the classic protocol have session times of their own."""
         if member_id in self.members:
-            self._session_ends_ms[member_id] = now_ms + session_timeout_ms
+            self._session_ends_ms[member_id] = now_ms + self._session_ms(member_id, session_timeout_ms)
+
+    def _session_ms(self, member_id: str, session_timeout_ms: int) -> int:
+        classic = self.classic(member_id)
+        return session_timeout_ms if classic is None else classic.session_timeout_ms
+
+    def expect(self, member_id: str, now_ms: int, *, anew: bool = False) -> None:
+        """Give a member of the classic protocol its rebalance time to answer, unless it runs already."""
+        if anew or member_id not in self._answer_ends_ms:
+            self._answer_ends_ms[member_id] = now_ms + self.members[member_id].rebalance_timeout_ms
+
+    def answered(self, member_id: str) -> None:
+        self._answer_ends_ms.pop(member_id, None)
 
     @property
     def wake_ms(self) -> int | None:
         """When to ask `leaving.expire` next."""
-        return min(chain(self._session_ends_ms.values(), self._revocation_ends_ms.values()), default=None)
+        ends_ms = (self._session_ends_ms, self._revocation_ends_ms, self._answer_ends_ms)
+        return min(chain(*(each.values() for each in ends_ms)), default=None)
 
     def expired(self, now_ms: int) -> list[str]:
         """The members whose time is up."""
-        ends = chain(self._session_ends_ms.items(), self._revocation_ends_ms.items())
+        ends = chain(self._session_ends_ms.items(), self._revocation_ends_ms.items(), self._answer_ends_ms.items())
         return list(dict.fromkeys(member_id for member_id, ends_ms in ends if ends_ms <= now_ms))
 
 

@@ -33,7 +33,7 @@ from highwater.kafka.regular_expressions import Pattern, PatternError
 
 _MAX_TEXT_BYTES: Final = 32_000
 """Keys of records have 15 bits for the length of a text."""
-_MAX_NAMES: Final = 10_000
+MAX_NAMES: Final = 10_000
 """The most topics that a request may name: the broker goes over all of them in one step."""
 _REJOIN: Final = "the member must give up all its partitions and join again"
 
@@ -71,8 +71,8 @@ def _problem(group_id: str, request: HeartbeatRequest, version: int) -> str | No
     for name, text in {**texts, "member id": request.member_id, "regular expression": request.regex}.items():
         if len((text or "").encode(errors="replace")) > _MAX_TEXT_BYTES:
             return f"the {name} must not have more than {_MAX_TEXT_BYTES:,} bytes"
-    if len(request.topics or ()) > _MAX_NAMES:
-        return f"a member must not name more than {_MAX_NAMES:,} topics; a regular expression may match more"
+    if len(request.topics or ()) > MAX_NAMES:
+        return f"a member must not name more than {MAX_NAMES:,} topics; a regular expression may match more"
     if epoch < STATIC_LEAVE_EPOCH:
         return f"the member epoch is {epoch}, which means nothing"
     if epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
@@ -105,7 +105,7 @@ def heartbeat(
         its turn. A request also waits behind an earlier one of the same member, whatever it is. It looks at no topics:
         the event under way may have seen them as they were before.
     """
-    error = _cannot_join(group, request, settings) if request.member_epoch == JOIN_EPOCH else _is_lost(group, request)
+    error = cannot_join(group, request, settings) if request.member_epoch == JOIN_EPOCH else _is_lost(group, request)
     if error is not None:
         return Decision(error)
     group.heard(request.member_id, settings.session_timeout_ms, now.monotonic_ms)
@@ -138,17 +138,24 @@ def heartbeat(
 # Is the member who it says
 
 
-def _cannot_join(group: ConsumerGroup, request: HeartbeatRequest, settings: ConsumerSettings) -> HeartbeatAnswer | None:
+def cannot_join(group: ConsumerGroup, request: HeartbeatRequest, settings: ConsumerSettings) -> HeartbeatAnswer | None:
+    """Return why a request to join is refused, or None."""
     instance_id = request.instance_id
     instance = None if instance_id is None else group.static_ids.get(instance_id)
     if instance is None:
         if request.member_id not in group.members and len(group.members) >= settings.max_size:
             text = f"the group has {len(group.members)} members, which is the maximum"
             return refused(ErrorCode.group_max_size_reached, text)
-    elif instance != request.member_id and group.current[instance].epoch != STATIC_LEAVE_EPOCH:
+    elif instance != request.member_id and not _may_be_replaced(group, instance, request):
         text = f"instance {instance_id!r} is the member {instance!r}, which has not left"
         return refused(ErrorCode.unreleased_instance_id, text)
     return None
+
+
+def _may_be_replaced(group: ConsumerGroup, instance: str, request: HeartbeatRequest) -> bool:
+    """Whether an instance has left for a while, or changes its protocol; one of the classic protocol never says so."""
+    is_classic = request.classic is not None or group.classic(instance) is not None
+    return is_classic or group.current[instance].epoch == STATIC_LEAVE_EPOCH
 
 
 def _is_lost(group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatAnswer | None:
@@ -201,7 +208,11 @@ def _take_place(draft: Draft, request: HeartbeatRequest) -> CurrentAssignment:
     """Give a static member that comes back the place it left. Returns what the member has before this heartbeat."""
     group = draft.group
     instance = group.static_ids.get(request.instance_id or "")
-    if request.member_epoch != JOIN_EPOCH or instance is None or group.current[instance].epoch != STATIC_LEAVE_EPOCH:
+    is_back = instance is not None and (
+        group.current[instance].epoch == STATIC_LEAVE_EPOCH
+        or (instance != request.member_id and _may_be_replaced(group, instance, request))
+    )
+    if request.member_epoch != JOIN_EPOCH or instance is None or not is_back:
         return group.current.get(request.member_id, CurrentAssignment())
     current = group.current[instance]._replace(epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     if instance != request.member_id:
@@ -247,6 +258,7 @@ def _told(before: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
         before.regex if request.regex is None else request.regex,
         before.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
         before.assignor if request.assignor is None else request.assignor,
+        request.classic,
     )
 
 

@@ -5,93 +5,89 @@
     a heartbeat that writes                decided, appended, applied     waits for its turn
     a member is removed, or its time ends  decided, appended, applied     waits for its turn
     topics of regular expressions          decided, appended, applied     waits for its turn
+    JoinGroup of the classic protocol      decided, appended, applied     waits for its turn
+    its SyncGroup and Heartbeat            answered                       answered
 
-The group changes only by records that the log has. What the log refuses is dropped, so that nothing has to be undone.
+How an event goes on is in `event_queue`, what it decides in `heartbeat`, `leaving`, `regexes` and `classic_members`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.group.consumer import regexes
+from highwater.broker.group.classic import ClassicGroup
+from highwater.broker.group.consumer import classic_members, regexes
+from highwater.broker.group.consumer.classic_members import as_heartbeat
+from highwater.broker.group.consumer.event_queue import Decided, EventQueue, GroupEvent, World, encoded
 from highwater.broker.group.consumer.events import (
     JOIN_EPOCH,
-    ConsumerSettings,
     HeartbeatAnswer,
     HeartbeatRequest,
-    Topics,
 )
 from highwater.broker.group.consumer.group import ConsumerGroup
-from highwater.broker.group.consumer.heartbeat import heartbeat
+from highwater.broker.group.consumer.heartbeat import cannot_join, heartbeat
 from highwater.broker.group.consumer.leaving import expire, leave, remove
-from highwater.broker.group.consumer.schemas import GroupRecord, RecordKind, encode_key, encode_value
+from highwater.broker.group.consumer.migration import upgraded
+from highwater.broker.group.consumer.schemas import (
+    GroupRecord,
+    encode_key,
+)
 from highwater.broker.group.consumer.target import assignor_of
-from highwater.broker.group.events import NO_MEMBER_ID, Answer, AnswerLeave, Committer, Effect, Leaver, Now, Store, Work
+from highwater.broker.group.events import (
+    NO_MEMBER_ID,
+    Answer,
+    AnswerJoin,
+    AnswerLeave,
+    AnswerSync,
+    Committer,
+    Effect,
+    JoinAnswer,
+    JoinRequest,
+    Leaver,
+    Now,
+    SyncAnswer,
+    SyncRequest,
+    Work,
+)
 from highwater.broker.group.members import CONSUMER
 from highwater.broker.slices import run
 from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
-_RETRY_MS: Final = 1000
-"""After the log refused records, what comes by the clock waits so long: removals, and topics of regular expressions."""
-
 AnswerHeartbeat = Callable[[HeartbeatAnswer], None]
 Sees = Callable[[str], bool]
 """Whether the client of a member may know of a topic."""
 
 
-class World(NamedTuple):
-    """What all consumer groups of a broker know."""
-
-    settings: Callable[[str], ConsumerSettings]
-    """The settings of a group."""
-    regex_refresh_interval_ms: int
-    topics: Topics
-    topic_names: Callable[[], Iterable[str]]
-    topics_version: Callable[[], int]
-    """Changes whenever a topic comes, goes or grows."""
-
-
-class _Decided(NamedTuple):
-    records: Sequence[GroupRecord]
-    then: Callable[[Now], None]
-    """What follows when the log has them."""
-
-
-class _Event(NamedTuple):
-    member_id: str
-    """Whose event it is; NO_MEMBER_ID for nobody's in particular."""
-    decide: Callable[[Now], Generator[None, None, _Decided]]
-    fail: Callable[[ErrorCode], None]
-    """What follows when the log refuses the records, or the group is here no longer."""
-
-
-class ConsumerMembership:
+class ConsumerMembership(EventQueue):
     kind: Final = CONSUMER
     protocol_type: Final = CONSUMER
 
-    def __init__(self, group: ConsumerGroup, world: World, leftovers: Sequence[tuple[bytes, None]] = ()) -> None:
-        """`leftovers`: tombstones of the group that had this name before, to append with the first records."""
-        self.group = group
-        self._world = world
-        self._leftovers = leftovers
-        self._topics_version = -1
-        self._current: _Event | None = None
-        self._removed: frozenset[str] = frozenset()
-        """The members that the records under way remove."""
-        self._waiting: deque[_Event] = deque()
+    def __init__(
+        self, group: ConsumerGroup, world: World, leftovers: Sequence[tuple[bytes, bytes | None]] = ()
+    ) -> None:
+        super().__init__(group, world, leftovers)
         self._is_expiring = False
-        self._not_before_ms = 0
         self._is_resolving = False
-        self._is_dead = False
-        self._effects: list[Effect] = []
+
+    @classmethod
+    def upgraded(cls, classic: ClassicGroup, world: World, now: Now) -> ConsumerMembership | str:
+        """Return the consumer group that a classic one with members becomes, or why it cannot."""
+        settings = world.settings(classic.group_id)
+        if not world.policy.may_upgrade:
+            return "group.consumer.migration.policy forbids it while there are members"
+        records = upgraded(classic, world.topics, settings.max_size)
+        if isinstance(records, str):
+            return records
+        group = ConsumerGroup(classic.group_id)
+        group.apply(records, settings.session_timeout_ms, now.monotonic_ms)
+        return cls(group, world, [*classic.tombstones(), *map(encoded, records)])
 
     @classmethod
     def restored(cls, group_id: str, world: World, records: Iterable[GroupRecord], now: Now) -> ConsumerMembership:
@@ -103,13 +99,15 @@ class ConsumerMembership:
             _logger.warning("group %s: %s", group_id, text)
         return cls(group, world)
 
-    @property
-    def _settings(self) -> ConsumerSettings:
-        return self._world.settings(self.group.group_id)
-
     # Heartbeats
 
-    def heartbeat(self, request: HeartbeatRequest, sees: Sees, answer: AnswerHeartbeat, now: Now) -> list[Effect]:
+    def refusal(self, request: HeartbeatRequest) -> HeartbeatAnswer | None:
+        """Return why nobody may join like this, or None."""
+        return cannot_join(self.group, request, self._settings)
+
+    def consumer_heartbeat(
+        self, request: HeartbeatRequest, sees: Sees, answer: AnswerHeartbeat, now: Now
+    ) -> list[Effect]:
         if (
             self._current is not None
             and request.member_epoch > JOIN_EPOCH
@@ -120,7 +118,7 @@ class ConsumerMembership:
             if not decision.records:
                 return [Answer(partial(answer, decision.answer))]
         return self._submit(
-            _Event(
+            GroupEvent(
                 request.member_id,
                 partial(self._decide_heartbeat, request, sees, answer),
                 lambda error: self._answer(partial(answer, _refused(request, error))),
@@ -135,7 +133,7 @@ class ConsumerMembership:
 
     def _decide_heartbeat(
         self, request: HeartbeatRequest, sees: Sees, answer: AnswerHeartbeat, now: Now
-    ) -> Generator[None, None, _Decided]:
+    ) -> Generator[None, None, Decided]:
         topics, settings = self._world.topics, self._settings
         is_leaving = request.member_epoch < JOIN_EPOCH
         if is_leaving:
@@ -148,7 +146,68 @@ class ConsumerMembership:
             if not is_leaving and not decision.answer.error_code:
                 self._resolve_if_due(sees, now)
 
-        return _Decided(decision.records, then)
+        return Decided(decision.records, then)
+
+    # Members of the classic protocol
+
+    def join(self, request: JoinRequest, answer: AnswerJoin, now: Now) -> list[Effect]:
+        new_id = f"{request.group_instance_id or request.client_id}-{self._world.classic.new_id()}"
+        if request.member_id == NO_MEMBER_ID and request.must_know_member_id:
+            return [Answer(partial(answer, JoinAnswer(ErrorCode.member_id_required, new_id)))]
+        member_id = request.member_id or new_id
+        return self._submit(
+            GroupEvent(
+                member_id,
+                partial(self._decide_join, member_id, request, answer),
+                lambda error: self._answer(partial(answer, JoinAnswer(error, request.member_id))),
+                (request, answer),
+            ),
+            now,
+        )
+
+    def _decide_join(
+        self, member_id: str, request: JoinRequest, answer: AnswerJoin, now: Now
+    ) -> Generator[None, None, Decided]:
+        def refused(error: ErrorCode) -> Decided:
+            return Decided((), lambda _: self._answer(partial(answer, JoinAnswer(error, request.member_id))))
+
+        if self.group.is_empty:
+            # It was not when the request came. The next one finds a group that may become classic.
+            return refused(ErrorCode.rebalance_in_progress)
+        topics = self._world.topics
+        asked = as_heartbeat(self.group, member_id, request, topics)
+        if isinstance(asked, ErrorCode):
+            return refused(asked)
+        decision = yield from heartbeat(self.group, asked, topics, self._settings, now)
+        error = decision.answer.error_code
+        if error:
+            return refused(ErrorCode.unknown_member_id if error is ErrorCode.fenced_member_epoch else error)
+        joined = JoinAnswer(
+            ErrorCode.none, member_id, decision.answer.member_epoch, CONSUMER, request.protocols[0].name
+        )
+
+        def then(now: Now) -> None:
+            self.group.expect(member_id, now.monotonic_ms, anew=True)
+            self._answer(partial(answer, joined))
+
+        return Decided(decision.records, then)
+
+    def sync(self, request: SyncRequest, answer: AnswerSync, now: Now) -> list[Effect]:
+        if self._is_busy_with(request.member_id):
+            return [Answer(partial(answer, SyncAnswer(ErrorCode.rebalance_in_progress)))]
+        synced = classic_members.sync(self.group, request, self._world.name_of)
+        if not synced.error_code:
+            self.group.heard(request.member_id, self._settings.session_timeout_ms, now.monotonic_ms)
+            self.group.answered(request.member_id)
+        return [Answer(partial(answer, synced))]
+
+    def heartbeat(self, member_id: str, group_instance_id: str | None, generation_id: int, now: Now) -> ErrorCode:
+        if member_id in self._removed:
+            return ErrorCode.unknown_member_id
+        self._look_at_topics()
+        return classic_members.heartbeat(
+            self.group, member_id, group_instance_id, generation_id, self._world.topics, self._settings, now
+        )
 
     # Regular expressions
 
@@ -166,15 +225,17 @@ class ConsumerMembership:
                 names.append(name)
             yield
         result = yield from regexes.resolve(patterns, names)
-        return self._submit(_Event(NO_MEMBER_ID, partial(self._decide_regexes, result), self._resolving_failed), now)
+        return self._submit(
+            GroupEvent(NO_MEMBER_ID, partial(self._decide_regexes, result), self._resolving_failed), now
+        )
 
-    def _decide_regexes(self, result: regexes.Resolved, now: Now) -> Generator[None, None, _Decided]:
+    def _decide_regexes(self, result: regexes.Resolved, now: Now) -> Generator[None, None, Decided]:
         yield
 
         def then(now: Now) -> None:
             self._is_resolving = False
 
-        return _Decided(regexes.resolved(self.group, result, self._world.topics, now), then)
+        return Decided(regexes.resolved(self.group, result, self._world.topics, now), then)
 
     def _resolving_failed(self, error: ErrorCode) -> None:
         self._is_resolving = False
@@ -184,7 +245,7 @@ class ConsumerMembership:
 
     def leave(self, leavers: Sequence[Leaver], answer: AnswerLeave, now: Now) -> list[Effect]:
         return self._submit(
-            _Event(
+            GroupEvent(
                 NO_MEMBER_ID,
                 partial(self._decide_removal, leavers, answer),
                 lambda error: self._answer(partial(answer, [error] * len(leavers))),
@@ -194,13 +255,13 @@ class ConsumerMembership:
 
     def _decide_removal(
         self, leavers: Sequence[Leaver], answer: AnswerLeave, now: Now
-    ) -> Generator[None, None, _Decided]:
+    ) -> Generator[None, None, Decided]:
         yield
         found = [self._leaver_id(leaver) for leaver in leavers]
         outcomes = [one if isinstance(one, ErrorCode) else ErrorCode.none for one in found]
         ids = dict.fromkeys(one for one in found if not isinstance(one, ErrorCode))
         records = remove(self.group, ids, self._world.topics) if ids else []
-        return _Decided(records, lambda now: self._answer(partial(answer, outcomes)))
+        return Decided(records, lambda now: self._answer(partial(answer, outcomes)))
 
     def _leaver_id(self, leaver: Leaver) -> str | ErrorCode:
         by_instance = self.group.static_ids.get(leaver.group_instance_id or "")
@@ -222,87 +283,18 @@ class ConsumerMembership:
         if wake_ms is None or wake_ms > now.monotonic_ms:
             return []
         self._is_expiring = True
-        return self._submit(_Event(NO_MEMBER_ID, self._decide_expiry, self._expiry_failed), now)
+        return self._submit(GroupEvent(NO_MEMBER_ID, self._decide_expiry, self._expiry_failed), now)
 
-    def _decide_expiry(self, now: Now) -> Generator[None, None, _Decided]:
+    def _decide_expiry(self, now: Now) -> Generator[None, None, Decided]:
         yield
 
         def then(now: Now) -> None:
             self._is_expiring = False
 
-        return _Decided(expire(self.group, self._world.topics, now.monotonic_ms), then)
+        return Decided(expire(self.group, self._world.topics, now.monotonic_ms), then)
 
     def _expiry_failed(self, error: ErrorCode) -> None:
         self._is_expiring = False
-
-    # One event after the other
-
-    def _submit(self, event: _Event, now: Now) -> list[Effect]:
-        if self._is_dead:
-            event.fail(ErrorCode.not_coordinator)
-        else:
-            self._waiting.append(event)
-            self._go_on(now)
-        return self._take_effects()
-
-    def _go_on(self, now: Now) -> None:
-        if self._current is None and self._waiting:
-            event = self._current = self._waiting.popleft()
-            self._effects.append(Work(self._decide(event, now)))
-
-    def _decide(self, event: _Event, now: Now) -> Generator[None, None, Sequence[Effect]]:
-        self._look_at_topics()
-        try:
-            decided = yield from event.decide(now)
-        except Exception:
-            # A bug must not hold up the group for ever: the next event comes with the next request.
-            self._ended(event, (), lambda _: None, ErrorCode.unknown_server_error, now)
-            raise
-        if self._is_dead:
-            return ()
-        if not decided.records:
-            self._ended(event, *decided, ErrorCode.none, now)
-            return self._take_effects()
-        tombstones = (key for key, value in decided.records if value is None)
-        self._removed = frozenset([key.name for key in tombstones if key.kind is RecordKind.MEMBER])
-        records = [*self._leftovers, *map(_encoded, decided.records)]
-        return [Store(records, partial(self._ended, event, *decided), is_patient=True)]
-
-    def _ended(
-        self, event: _Event, records: Sequence[GroupRecord], then: Callable[[Now], None], error: ErrorCode, now: Now
-    ) -> None:
-        if self._is_dead:
-            return
-        self._current, self._removed = None, frozenset()
-        if error:
-            self._not_before_ms = now.monotonic_ms + _RETRY_MS
-            event.fail(error)
-        else:
-            if records:
-                self._leftovers = ()
-                self.group.apply(records, self._settings.session_timeout_ms, now.monotonic_ms)
-            then(now)
-        self._go_on(now)
-
-    def stored(self, store: Store, error: ErrorCode, now: Now) -> list[Effect]:
-        store.then(error, now)
-        return self._take_effects()
-
-    def die(self, error: ErrorCode) -> list[Effect]:
-        self._is_dead = True
-        for event in (self._current, *self._waiting):
-            if event is not None:
-                event.fail(error)
-        self._current = None
-        self._waiting.clear()
-        return self._take_effects()
-
-    def _answer(self, deliver: Callable[[], None]) -> None:
-        self._effects.append(Answer(deliver))
-
-    def _take_effects(self) -> list[Effect]:
-        effects, self._effects = self._effects, []
-        return effects
 
     # What the coordinator asks
 
@@ -332,7 +324,8 @@ class ConsumerMembership:
 
     def check_commit(self, committer: Committer, partitions: Collection[TopicPartition], now: Now) -> ErrorCode | None:
         """A commit does not prolong the member's session."""
-        if not committer.knows_epochs and committer.member_id in self.group.members:
+        member = self.group.members.get(committer.member_id)
+        if not committer.knows_epochs and member is not None and member.classic is None:
             return ErrorCode.unsupported_version
         return self._check(committer, partitions, is_transactional=False)
 
@@ -354,18 +347,8 @@ class ConsumerMembership:
         return self.group.check_fetch(member_id, member_epoch)
 
     def tombstones(self) -> list[tuple[bytes, None]]:
-        own = self.group.tombstones() if self.group.epoch else []
-        return [*self._leftovers, *((encode_key(record.key), None) for record in own)]
-
-    def _look_at_topics(self) -> None:
-        version = self._world.topics_version()
-        if version != self._topics_version:
-            self._topics_version = version
-            self.group.is_metadata_stale = True
-
-
-def _encoded(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    return encode_key(record.key), None if record.value is None else encode_value(record.value)
+        own = [(encode_key(record.key), None) for record in self.group.tombstones()] if self.group.epoch else []
+        return [*((key, None) for key, value in self._leftovers if value is None), *own]
 
 
 def _refused(request: HeartbeatRequest, error: ErrorCode) -> HeartbeatAnswer:

@@ -31,6 +31,7 @@ OWN_DEFAULTS = {
 KAFKA_4_PROPERTIES = {
     "group.consumer.assignment.interval.ms",
     "group.consumer.max.assignment.interval.ms",
+    "group.consumer.migration.policy",
     "group.consumer.min.assignment.interval.ms",
     "group.consumer.regex.refresh.interval.ms",
 }

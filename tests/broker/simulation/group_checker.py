@@ -1,4 +1,4 @@
-"""What must hold of a consumer group of KIP-848, as its members see it: who uses which partition, and who commits."""
+"""What must hold of a group of consumers, as its members see it: who uses which partition, and who commits."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Life(NamedTuple):
 
 class GroupChecker:
     def __init__(self, session_timeout_ms: int, *, may_lose: bool = False) -> None:
-        self._session_timeout_ms = session_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
         self.may_lose = may_lose
         """Whether unclean elections may cost the group records: it may do anything then."""
         self._users: defaultdict[TopicPartitionId, set[Watched]] = defaultdict(set)
@@ -77,9 +77,9 @@ class GroupChecker:
         life = self._lives.get(member)
         heard_ms = told.decided_after_ms if told.is_of_the_coordinator else NEVER_MS
         self._lives[member] = _Life(told, max(heard_ms, NEVER_MS if life is None else life.heard_ms))
-        known: Collection[TopicPartitionId] = () if life is None else life.told.assigned
-        for partition in told.assigned - frozenset(known):
-            self._begins_to_use(member, partition, now_ms)
+        for partition in told.assigned:
+            if member not in self._users[partition]:
+                self._begins_to_use(member, partition, now_ms)
 
     def _begins_to_use(self, member: Watched, partition: TopicPartitionId, now_ms: int) -> None:
         for other in self._users[partition] - {member}:
@@ -97,7 +97,7 @@ class GroupChecker:
         It may have been told to give partitions up by an answer that was lost.
         """
         life = self._lives.get(member)
-        if life is None or member.is_gone or now_ms >= life.heard_ms + self._session_timeout_ms:
+        if life is None or member.is_gone or now_ms >= life.heard_ms + self.session_timeout_ms:
             return False
         since = [each for each in (member.asked_since_ms, member.revoking_since_ms) if each != NEVER_MS]
         return not since or now_ms < min(since) + member.rebalance_timeout_ms

@@ -1,4 +1,7 @@
-"""A consumer group of KIP-848 in a history: members come, go, hang and die, and change what they read."""
+"""A group of consumers in a history: members come, go, hang and die, and change what they read and how they speak.
+
+The group is of KIP-848, classic, or mixed, as its members are.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,11 @@ from highwater.broker.cluster.peers import PeerFailure, ask
 from highwater.broker.features import GROUP_VERSION, Finalised
 from highwater.broker.settings import metadata_tree
 from tests.broker.simulation.checker import Violation
+from tests.broker.simulation.classic_member import ClassicConsumer
 from tests.broker.simulation.clients import Client
 from tests.broker.simulation.group_checker import GroupChecker, TopicPartitionId
-from tests.broker.simulation.group_member import COORDINATOR, GROUP, GroupMember, MemberSettings, Subscription
+from tests.broker.simulation.group_member import GroupMember
+from tests.broker.simulation.group_reader import COORDINATOR, GROUP, GroupReader, MemberSettings, Subscription
 
 if TYPE_CHECKING:
     from tests.broker.simulation.cluster import Cluster
@@ -31,9 +36,12 @@ PROPERTIES: Final = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "500",
 }
+_LONGEST_REBALANCE_MS: Final = 20_000
 _MOST_MEMBERS: Final = 6
 _DESCRIBE: Final = 69
 _DESCRIBE_VERSION: Final = 1
+_DESCRIBE_CLASSIC: Final = 15
+_DESCRIBE_CLASSIC_VERSION: Final = 5
 _TIMEOUT_MS: Final = 3000
 _BACKOFF_MS: Final = 100
 
@@ -45,11 +53,15 @@ def finalise_group_version(cluster: Cluster) -> None:
 
 
 class GroupLife:
-    def __init__(self, cluster: Cluster, rng: Random) -> None:
+    def __init__(self, cluster: Cluster, rng: Random, mixing_rng: Random | None) -> None:
+        """`mixing_rng` decides who is a classic member, so that all else is the same without them; None for nobody."""
         self.cluster = cluster
         self.rng = rng
         self.checker = GroupChecker(SESSION_TIMEOUT_MS, may_lose=cluster.checker.may_lose)
-        self.members: list[GroupMember] = []
+        self.members: list[GroupReader] = []
+        self._mixing_rng = mixing_rng
+        self._classic_share = 0.0 if mixing_rng is None else mixing_rng.choice((0.3, 0.5, 0.8))
+        self._is_cooperative = mixing_rng is not None and mixing_rng.random() < 0.5
         finalise_group_version(cluster)
         self._count = 0
         self._is_over = False
@@ -69,28 +81,43 @@ class GroupLife:
 
     def befall(self) -> None:
         self.members = [member for member in self.members if not member.is_gone]
-        self.rng.choice([self._join, self._join, self._leave, self._die, self._pause, self._subscribe, self._bounce])()
+        events = [self._join, self._join, self._leave, self._die, self._pause, self._subscribe, self._bounce]
+        rolls = self._mixing_rng is not None and self._mixing_rng.random() < 0.2
+        (self._roll if rolls else self.rng.choice(events))()
 
-    def _join(self, instance_id: str | None = None) -> None:
+    def _join(self, instance_id: str | None = None, *, is_classic: bool | None = None) -> None:
         if len(self.members) >= _MOST_MEMBERS:
             return
         rng = self.rng
         self._count += 1
         if instance_id is None and rng.random() < 0.3:
             instance_id = f"instance{self._count}"
+        if is_classic is None:
+            is_classic = self._mixing_rng is not None and self._mixing_rng.random() < self._classic_share
         settings = MemberSettings(
-            self._subscription(),
+            self._subscription(is_classic=is_classic),
             instance_id,
-            rebalance_timeout_ms=rng.choice((2000, 5000, 20_000)),
+            rebalance_timeout_ms=rng.choice((2000, 5000, _LONGEST_REBALANCE_MS)),
             revoke_ms=20 if self._is_over else rng.choice((0, 20, 500, 3000)),
         )
         name = f"member{self._count}"
-        self._tell(f"{name} joins for {settings}")
-        member = GroupMember(self.cluster, self.checker, name, settings, Random(rng.getrandbits(64)))
+        self._tell(f"{name} joins {'in the classic way ' if is_classic else ''}for {settings}")
+        own_rng = Random(rng.getrandbits(64))
+        member: GroupReader
+        if is_classic:
+            is_cooperative = self._is_cooperative
+            member = ClassicConsumer(
+                self.cluster, self.checker, name, settings, own_rng, is_cooperative=is_cooperative, topics=TOPICS
+            )
+        else:
+            member = GroupMember(self.cluster, self.checker, name, settings, own_rng)
         member.may_commit = not self._is_over
         self.members.append(member)
 
-    def _subscription(self) -> Subscription:
+    def _subscription(self, *, is_classic: bool) -> Subscription:
+        if is_classic:
+            names = (("g1", "g2"),) if self._is_over else (("g1", "g2"), ("g2", "g1"), ("g1",), ("g2", "not-there"))
+            return Subscription(self.rng.choice(names))
         everything = (Subscription(("g1", "g2")), Subscription(regex="g[12]"), Subscription(("g2",), "g1|not-there"))
         if self._is_over:
             return self.rng.choice(everything)
@@ -102,7 +129,7 @@ class GroupLife:
         )
         return self.rng.choice((*everything, *some))
 
-    def _a_member(self) -> GroupMember | None:
+    def _a_member(self) -> GroupReader | None:
         return self.rng.choice(self.members) if self.members else None
 
     def _leave(self) -> None:
@@ -127,11 +154,11 @@ class GroupLife:
     def _subscribe(self) -> None:
         member = self._a_member()
         if member is not None:
-            member.subscribe(self._subscription())
+            member.subscribe(self._subscription(is_classic=isinstance(member, ClassicConsumer)))
             self._tell(f"{member.name} subscribes to {member.settings.subscription}")
 
     def _bounce(self) -> None:
-        """A static member goes and comes back with another member id."""
+        """A static member goes and comes back with another member id, and maybe in another protocol."""
         member = self._a_member()
         if member is None or member.settings.instance_id is None:
             return
@@ -139,6 +166,19 @@ class GroupLife:
         self._tell(f"{member.name} leaves for a while")
         member.leave(for_a_while=True)
         self.cluster.world.call_later(self.rng.choice((100, 2000)), lambda: self._join(instance_id))
+
+    def _roll(self) -> None:
+        """A member is started anew with the other protocol."""
+        member = self._a_member()
+        if member is None:
+            return
+        is_classic = not isinstance(member, ClassicConsumer)
+        instance_id = member.settings.instance_id
+        self._tell(f"{member.name} is to come back {'in the classic way' if is_classic else 'as a consumer'}")
+        member.leave(for_a_while=instance_id is not None)
+        self.cluster.world.call_later(
+            self.rng.choice((100, 2000)), lambda: self._join(instance_id, is_classic=is_classic)
+        )
 
     def _tell(self, text: str) -> None:
         self.cluster.tell(f"> {text}")
@@ -155,7 +195,7 @@ class GroupLife:
             member.may_commit = False
             # Who always takes longer than it has to give up is fenced again and again.
             member.settings = member.settings._replace(revoke_ms=20)
-            member.subscribe(self._subscription())
+            member.subscribe(self._subscription(is_classic=isinstance(member, ClassicConsumer)))
 
     @property
     def why_not_at_rest(self) -> str | None:
@@ -165,6 +205,8 @@ class GroupLife:
         """It is at rest: another coordinator reads the same group from the log."""
         # The sessions of members that died have to end.
         self.cluster.world.run(SESSION_TIMEOUT_MS + _SOON_MS)
+        # A classic group then waits for the others in its rebalance time.
+        self.cluster.world.run(_LONGEST_REBALANCE_MS + _SOON_MS, lambda: self.why_not_at_rest is None)
         before = self._described()
         if before["group_state"] != "Stable" or self.why_not_at_rest is not None:
             raise Violation(f"the group is {before['group_state']} in the end: {self.why_not_at_rest}, {before}")
@@ -196,18 +238,31 @@ class GroupLife:
         asker = Client(self.cluster, f"asker{self.cluster.world.now_ms}")
 
         def answered(answer: Any | PeerFailure) -> None:
+            if isinstance(answer, PeerFailure):
+                asker.process.call_later(_BACKOFF_MS, step)
+            elif answer.groups[0].error_code is ErrorCode.group_id_not_found:
+                ask_for(_DESCRIBE_CLASSIC, _DESCRIBE_CLASSIC_VERSION, {"groups": [GROUP]}, answered_as_classic)
+            elif answer.groups[0].error_code is ErrorCode.none:
+                told.append(_plain(answer.groups[0]))
+            else:
+                asker.process.call_later(_BACKOFF_MS, step)
+
+        def answered_as_classic(answer: Any | PeerFailure) -> None:
             if isinstance(answer, PeerFailure) or answer.groups[0].error_code is not ErrorCode.none:
                 asker.process.call_later(_BACKOFF_MS, step)
             else:
-                told.append(_plain(answer.groups[0]))
+                told.append(_plain_of_classic(answer.groups[0]))
 
-        def step() -> None:
+        def ask_for(key: int, version: int, fields: dict[str, Any], take: Callable[[Any], None]) -> None:
             found = asker.leader_of(COORDINATOR)
             if found is None:
                 asker.process.call_later(_BACKOFF_MS, step)
             else:
-                fields = {"group_ids": [GROUP], "include_authorized_operations": False}
-                ask(found[0], _DESCRIBE, _DESCRIBE_VERSION, fields, answered, timeout_ms=_TIMEOUT_MS)
+                asked = fields | {"include_authorized_operations": False}
+                ask(found[0], key, version, asked, take, timeout_ms=_TIMEOUT_MS)
+
+        def step() -> None:
+            ask_for(_DESCRIBE, _DESCRIBE_VERSION, {"group_ids": [GROUP]}, answered)
 
         step()
         if not self.cluster.world.run(60_000, lambda: bool(told)):
@@ -233,9 +288,18 @@ def _plain(group: Any) -> dict[str, Any]:
                 member.member_epoch,
                 member.client_id,
                 sorted(member.subscribed_topic_names),
+                member.member_type,
                 partitions(member.assignment),
                 partitions(member.target_assignment),
             )
             for member in group.members
         ),
     }
+
+
+def _plain_of_classic(group: Any) -> dict[str, Any]:
+    members = sorted(
+        (member.member_id, member.group_instance_id, member.client_id, bytes(member.member_assignment))
+        for member in group.members
+    )
+    return {"group_state": group.group_state, "members": members}

@@ -76,11 +76,13 @@ class History:
         is_durable: bool | None = None,
         has_acls: bool | None = None,
         has_members: bool | None = None,
+        has_classic_members: bool | None = None,
         is_told_at_once: bool = False,
     ) -> None:
         """A durable one acknowledges what is flushed, and suffers power cuts; a seed decides unless it is said.
 
-        One with ACLs has an authorizer, and users whose rights change. One with members has a consumer group (KIP-848).
+        One with ACLs has an authorizer, and users whose rights change. One with members has a group
+        of consumers (KIP-848), which may have classic members too.
         """
         self.seed = seed
         self.rng = rng = Random(seed * 7919 + 1)
@@ -103,12 +105,16 @@ class History:
         group_rng = Random(seed * 15_485_863 + 5)
         if has_members := self._has_members(group_rng, has_members, properties):
             properties |= GROUP_PROPERTIES
+        mixing_rng = Random(seed * 32_452_843 + 7)
+        is_mixed = (mixing_rng.random() < 0.75) if has_classic_members is None else has_classic_members
+        if has_members and is_mixed and mixing_rng.random() < 0.2:
+            properties["group.consumer.migration.policy"] = "upgrade"
         brokers = 4 if rng.random() < 0.3 else 3
         self.replica_count = _REPLICAS
         self.cluster = self._make_cluster(brokers, properties, may_lose=may_lose)
         self.cluster.world.is_told_at_once = is_told_at_once
         self.access = Access(self.cluster, access_rng) if "authorizer.class.name" in properties else None
-        self.group = GroupLife(self.cluster, group_rng) if has_members else None
+        self.group = GroupLife(self.cluster, group_rng, mixing_rng if is_mixed else None) if has_members else None
         network = self.cluster.network
         network.max_delay_ms = rng.choice((1, 2, 5, 20))
         network.slow_rate, network.slow_ms = rng.choice(((0.0, 0), (0.01, 50), (0.05, 400)))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
+from subprocess import Popen
 
 from confluent_kafka import Consumer, TopicPartition
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
@@ -280,3 +282,53 @@ def newest_consumer_groups(broker: RunningBroker) -> None:
     for kind in (3, 5, 6, 7, 8):
         assert f'"type":"{kind}"' in dumped, (kind, dumped[:3000])
     assert "nvalid" not in dumped, dumped
+
+
+@case
+def newest_groups_change_their_protocol(broker: RunningBroker) -> None:
+    """The members of a group are started anew one by one with the other protocol, and back: nothing is lost."""
+    _succeed(broker, "TopicCommand", "--create", "--topic", "rolling", "--partitions", "4")
+    topic = ("--bootstrap-server", broker.address, "--topic", "rolling")
+    group = ("--group-id", "rolling", "--reset-policy", "earliest", "--verbose", "--group-protocol")
+    groups = "consumer.group.ConsumerGroupCommand"
+    read: list[list[str]] = []
+    with ExitStack() as tools:
+
+        def member(protocol: str) -> tuple[Popen[str], Listener]:
+            command = (f"{TOOLS}.VerifiableConsumer", *topic, *group, protocol)
+            tool = tools.enter_context(started_tool(*command, jars=jars_4()))
+            listener = Listener(tool, "record_data")
+            read.append(listener.values)
+            return tool, listener
+
+        producer = (f"{TOOLS}.VerifiableProducer", *topic, "--throughput", "200", "--acks", "-1")
+        writing = tools.enter_context(started_tool(*producer, jars=jars_4()))
+        acknowledged = Listener(writing, "producer_send_success")
+        members = [member("classic") for _ in range(2)]
+        kinds = []
+        for protocol in ("consumer", "classic"):
+            for number in range(2):
+                for _, listener in members:
+                    listener.wait_for_more(50)
+                members[number][0].terminate()
+                members[number][0].wait(60)
+                members[number] = member(protocol)
+                for _, listener in members:
+                    listener.wait_for_more(50)
+                listed = _succeed(broker, groups, "--list", "--type")
+                kinds += re.findall(r"^rolling +(\w+)", listed, re.MULTILINE)
+        assert kinds == ["Consumer"] * 3 + ["Classic"], kinds
+        writing.terminate()
+        writing.wait(60)
+        acknowledged.thread.join(60)
+        wait_until(
+            lambda: set(acknowledged.values) <= {value for values in read for value in values},
+            "the group sees what is acknowledged",
+        )
+        for tool, _ in members:
+            tool.terminate()
+            tool.wait(60)
+    described = _succeed(broker, groups, "--describe", "--group", "rolling")
+    assert sum(int(line.split()[5]) for line in described.splitlines() if line.startswith("rolling")) == 0, described
+    assert broker.stop() == 0
+    assert_no_complaints(broker.log_dir)

@@ -11,11 +11,14 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.assignors.known import ASSIGNORS
 from highwater.broker.group.consumer import target
+from highwater.broker.group.consumer.event_queue import World
 from highwater.broker.group.consumer.events import ConsumerSettings, HeartbeatAnswer, HeartbeatRequest, KnownTopic
 from highwater.broker.group.consumer.group import ConsumerGroup
-from highwater.broker.group.consumer.membership import ConsumerMembership, Sees, World
+from highwater.broker.group.consumer.membership import ConsumerMembership, Sees
+from highwater.broker.group.consumer.migration import MigrationPolicy
 from highwater.broker.group.consumer.schemas import ConsumerMember, GroupEpoch, GroupRecord, Key, RecordKind
 from highwater.broker.group.events import Answer, Effect, Leaver, Now, Store
+from highwater.broker.group.rebalance import GroupSettings
 from highwater.broker.slices import run
 
 TOPIC = UUID(int=1)
@@ -37,6 +40,9 @@ class Members:
             self.topic,
             lambda: ("t", "u"),
             lambda: self.partition_count + self.other_count,
+            {TOPIC: "t", OTHER_TOPIC: "u"}.get,
+            GroupSettings(0, 1000, lambda: "new"),
+            MigrationPolicy.BIDIRECTIONAL,
         )
         self.members = ConsumerMembership(ConsumerGroup("g"), world)
 
@@ -69,7 +75,7 @@ class Members:
         joining: dict[str, Any] = {"rebalance_timeout_ms": 60_000, "topics": frozenset(["t"]), "owned": {}}
         answers: list[HeartbeatAnswer] = []
         request = HeartbeatRequest(member_id, epoch, **((joining if epoch == 0 else {}) | fields))
-        self.do(self.members.heartbeat(request, sees, answers.append, self.now))
+        self.do(self.members.consumer_heartbeat(request, sees, answers.append, self.now))
         return answers
 
     def advance(self, duration_ms: int) -> None:

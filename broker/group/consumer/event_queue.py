@@ -1,0 +1,204 @@
+"""The events of a consumer group, one after the other: decided, appended, applied.
+
+The group changes only by records that the log has. What the log refuses is dropped, so that nothing has to be undone.
+A removal that leaves members of the classic protocol only has a classic group as `successor` (see `migration`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from highwater.broker.group.classic import ClassicGroup
+from highwater.broker.group.consumer.classic_members import TopicNames
+from highwater.broker.group.consumer.events import ConsumerSettings, Topics
+from highwater.broker.group.consumer.group import ConsumerGroup
+from highwater.broker.group.consumer.migration import MigrationPolicy, downgraded
+from highwater.broker.group.consumer.schemas import (
+    ConsumerMember,
+    GroupRecord,
+    RecordKind,
+    Value,
+    encode_key,
+    encode_value,
+)
+from highwater.broker.group.events import Answer, AnswerJoin, Effect, JoinRequest, Now, Store, Work
+from highwater.broker.group.rebalance import GroupSettings
+
+_RETRY_MS: Final = 1000
+"""After the log refused records, what comes by the clock waits so long: removals, and topics of regular expressions."""
+
+
+class World(NamedTuple):
+    """What all consumer groups of a broker know."""
+
+    settings: Callable[[str], ConsumerSettings]
+    """The settings of a group."""
+    regex_refresh_interval_ms: int
+    topics: Topics
+    topic_names: Callable[[], Iterable[str]]
+    topics_version: Callable[[], int]
+    """Changes whenever a topic comes, goes or grows."""
+    name_of: TopicNames
+    classic: GroupSettings
+    """The settings of classic groups."""
+    policy: MigrationPolicy
+
+
+class Decided(NamedTuple):
+    records: Sequence[GroupRecord]
+    then: Callable[[Now], None]
+    """What follows when the log has them."""
+
+
+class GroupEvent(NamedTuple):
+    member_id: str
+    """Whose event it is; NO_MEMBER_ID for nobody's in particular."""
+    decide: Callable[[Now], Generator[None, None, Decided]]
+    fail: Callable[[ErrorCode], None]
+    """What follows when the log refuses the records, or the group is here no longer."""
+    join: tuple[JoinRequest, AnswerJoin] | None = None
+    """What the event is to a classic group."""
+
+
+class Successor(NamedTuple):
+    """The group that the log has now in place of this one."""
+
+    group: ClassicGroup
+    join: tuple[JoinRequest, AnswerJoin] | None
+    """Who is to join it first."""
+
+
+class EventQueue:
+    def __init__(
+        self, group: ConsumerGroup, world: World, leftovers: Sequence[tuple[bytes, bytes | None]] = ()
+    ) -> None:
+        """`leftovers`: records that the log lacks, to append with the first ones.
+
+        They are tombstones of the group that had this name before, and, if it had members, those of this group.
+        """
+        self.group = group
+        self.successor: Successor | None = None
+        self._world = world
+        self._leftovers = leftovers
+        self._topics_version = -1
+        self._current: GroupEvent | None = None
+        self._removed: frozenset[str] = frozenset()
+        """The members that the records under way remove."""
+        self._waiting: deque[GroupEvent] = deque()
+        self._not_before_ms = 0
+        self._is_dead = False
+        self._effects: list[Effect] = []
+
+    @property
+    def _settings(self) -> ConsumerSettings:
+        return self._world.settings(self.group.group_id)
+
+    def _submit(self, event: GroupEvent, now: Now) -> list[Effect]:
+        if self._is_dead:
+            event.fail(ErrorCode.not_coordinator)
+        else:
+            self._waiting.append(event)
+            self._go_on(now)
+        return self._take_effects()
+
+    def _go_on(self, now: Now) -> None:
+        if self._current is None and self._waiting:
+            event = self._current = self._waiting.popleft()
+            self._effects.append(Work(self._decide(event, now)))
+
+    def _decide(self, event: GroupEvent, now: Now) -> Generator[None, None, Sequence[Effect]]:
+        self._look_at_topics()
+        try:
+            decided = yield from event.decide(now)
+        except Exception:
+            # A bug must not hold up the group for ever: the next event comes with the next request.
+            self._ended(event, (), lambda _: None, ErrorCode.unknown_server_error, now)
+            raise
+        if self._is_dead:
+            return ()
+        if not decided.records:
+            self._ended(event, *decided, ErrorCode.none, now)
+            return self._take_effects()
+        members = {key.name: value for key, value in decided.records if key.kind is RecordKind.MEMBER}
+        self._removed = frozenset([member_id for member_id, value in members.items() if value is None])
+        if (classic := self._as_classic_after(members, now)) is not None:
+            tombstones = map(encoded, self.group.tombstones())
+            records = [*self._leftovers, *tombstones, classic.first_record]
+            return [Store(records, partial(self._has_successor, event, decided.then, classic), is_patient=True)]
+        records = [*self._leftovers, *map(encoded, decided.records)]
+        return [Store(records, partial(self._ended, event, *decided), is_patient=True)]
+
+    def _as_classic_after(self, members: Mapping[str, Value | None], now: Now) -> ClassicGroup | None:
+        """Return the classic group that these records of members leave, or None for a consumer group."""
+        come = [member for member in members.values() if isinstance(member, ConsumerMember)]
+        is_left = len(self.group.members) > len(self._removed) or come
+        if (
+            not self._world.policy.may_downgrade
+            or not self._removed
+            or not is_left
+            or any(member.classic is None for member in come)
+        ):
+            return None
+        return downgraded(self.group, self._removed, self._world.classic, self._world.name_of, now)
+
+    def _has_successor(
+        self, event: GroupEvent, then: Callable[[Now], None], classic: ClassicGroup, error: ErrorCode, now: Now
+    ) -> None:
+        if error:
+            self._ended(event, (), then, error, now)
+        elif not self._is_dead:
+            self.successor = Successor(classic, event.join)
+            if event.join is None:
+                then(now)
+            self._current = None
+
+    def _ended(
+        self, event: GroupEvent, records: Sequence[GroupRecord], then: Callable[[Now], None], error: ErrorCode, now: Now
+    ) -> None:
+        if self._is_dead:
+            return
+        self._current, self._removed = None, frozenset()
+        if error:
+            self._not_before_ms = now.monotonic_ms + _RETRY_MS
+            event.fail(error)
+        else:
+            if records:
+                self._leftovers = ()
+                self.group.apply(records, self._settings.session_timeout_ms, now.monotonic_ms)
+            then(now)
+        self._go_on(now)
+
+    def stored(self, store: Store, error: ErrorCode, now: Now) -> list[Effect]:
+        store.then(error, now)
+        return self._take_effects()
+
+    def die(self, error: ErrorCode) -> list[Effect]:
+        self._is_dead = True
+        for event in (self._current, *self._waiting):
+            if event is not None:
+                event.fail(error)
+        self._current = None
+        self._waiting.clear()
+        return self._take_effects()
+
+    def _answer(self, deliver: Callable[[], None]) -> None:
+        self._effects.append(Answer(deliver))
+
+    def _take_effects(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _look_at_topics(self) -> None:
+        version = self._world.topics_version()
+        if version != self._topics_version:
+            self._topics_version = version
+            self.group.is_metadata_stale = True
+
+
+def encoded(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    return encode_key(record.key), None if record.value is None else encode_value(record.value)
