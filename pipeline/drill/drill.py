@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +24,7 @@ from highwater.pipeline.drill.kinds import KINDS, Kind
 from highwater.pipeline.drill.model import Launch, Moment, RoundResult, Victim
 from highwater.pipeline.drill.names import NAME
 from highwater.pipeline.drill.outputs import Output
-from highwater.pipeline.drill.plan import plan_rounds
+from highwater.pipeline.drill.plan import Planner
 from highwater.pipeline.drill.preload import FOLDER as PRELOAD
 from highwater.pipeline.drill.results import Results
 from highwater.pipeline.drill.servers import OurBroker, Server
@@ -165,12 +165,18 @@ def _run(left: Sequence[tuple[Asked, Results]], scratch: Path, tell: Callable[[s
         )
         conductor = Conductor(setting, tracks, rng, tell)
         stack.callback(conductor.close)
-        # The same plan again, from where it was left.
-        order = random.Random(f"{first.seed} {kinds}")
+        moments = _moments(asked)
+        if (most := max(each.rounds for each in asked)) < len(moments):
+            tell(f"{most} rounds cannot come to all {len(moments)} moments, so that this will be no proof")
+        planner = Planner(
+            moments,
+            killed,
+            [(of_one, results.rounds) for of_one, (_, results) in zip(victims, left, strict=True)],
+            random.Random(f"{first.seed} {kinds} {done}"),
+        )
         tried = int(max(_left(*each) for each in left) * _ROUNDS_TRIED) + 2
-        plans = plan_rounds(_moments(asked), killed, done + tried, order)[done:]
-        plans[0] = replace(plans[0], begins_query=True)
-        for number, plan in enumerate(plans, done + 1):
+        for number in range(done + 1, done + 1 + tried):
+            plan = planner.next_round()
             rounds = conductor.round(number, plan, is_last=all(_left(*each) <= 1 for each in left))
             for (one, results), result in zip(left, rounds, strict=True):
                 results.add(result)

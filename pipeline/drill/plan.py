@@ -1,58 +1,90 @@
-"""Plans a drill: which victim dies at which crash point in each round. Pure."""
+"""Aims each round of a drill at the crash point, and the victim there, that have counted least so far. Pure."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from itertools import cycle, islice
-from typing import Final, TypeVar
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from highwater.pipeline.crash_points import CrashPoint
-from highwater.pipeline.drill.model import Moment, PlannedStop, RoundPlan, Victim
+from highwater.pipeline.drill.model import Moment, PlannedStop, RoundPlan, RoundResult, Victim, moment_name
+from highwater.pipeline.drill.verdict import REPLAYING_SHARE_MIN
 
-Value = TypeVar("Value")
-
-_REPLAYING: Final = (CrashPoint.SINK_COMMITTED, CrashPoint.SINK_SKIPPED)
-"""Kills here make Spark repeat a batch that the sink has committed: they come twice as often."""
 _ENDS_THE_QUERY: Final = (Victim.DRIVER, Victim.JVM, Victim.SUCCESSOR)
+"""Spark then repeats a batch that the sink has committed and Spark has not."""
 ROUNDS_OF_A_QUERY: Final = 20
 """The most rounds before a query with a new checkpoint takes over."""
+_FAILURES_FOR_ONE: Final = 3
+"""So many rounds in vain count as one: a moment that does not come must not keep the others from coming."""
+
+Query = tuple[Collection[Victim], Sequence[RoundResult]]
+"""What can be killed for a query, and its rounds so far."""
 
 
-def plan_rounds(
-    moments: Sequence[Moment], victims: Sequence[Victim], rounds: int, rng: random.Random
-) -> list[RoundPlan]:
-    """Each moment equally often, its victims in turn, in random order; those of _REPLAYING twice as often.
+class Planner:
+    """Plans one round after the other, for queries that are struck together; their rounds are read as they grow."""
 
-    A query begins where the moment is that its first offsets are known. A batch can be skipped only after a kill that
-    followed its commit.
-    """
-    weighted = [moment for moment in moments for _ in range(2 if moment in _REPLAYING else 1)]
-    turns = {moment: cycle(_shuffled(_victims_at(moment, victims), rng)) for moment in moments}
-    order: list[Moment] = []
-    while len(order) < rounds:
-        order += _shuffled(weighted, rng)
-    plans: list[RoundPlan] = []
-    since_beginning = 0
-    for moment in islice(order, rounds):
-        begins = not plans or moment is CrashPoint.SOURCE_FIRST_OFFSETS or since_beginning >= ROUNDS_OF_A_QUERY
-        since_beginning = 1 if begins else since_beginning + 1
-        earlier = PlannedStop(CrashPoint.SINK_COMMITTED, Victim.DRIVER) if moment is CrashPoint.SINK_SKIPPED else None
-        plans.append(RoundPlan(PlannedStop(moment, next(turns[moment])), begins, earlier))
-    return plans
+    def __init__(
+        self, moments: Sequence[Moment], victims: Sequence[Victim], queries: Sequence[Query], rng: random.Random
+    ) -> None:
+        self._stops = [PlannedStop(moment, victim) for moment in moments for victim in _victims_at(moment, victims)]
+        self._repeating = [stop for stop in self._stops if stop.moment is CrashPoint.SINK_SKIPPED] or [
+            stop for stop in self._stops if stop.moment is CrashPoint.SINK_COMMITTED and stop.victim in _ENDS_THE_QUERY
+        ]
+        """Where a batch is repeated for sure."""
+        self._queries = queries
+        self._rng = rng
+        self._since_beginning = ROUNDS_OF_A_QUERY
+        self._aimed_at_replay = False
+
+    def next_round(self) -> RoundPlan:
+        """A query begins where the moment is that its first offsets are known, and after many rounds.
+
+        A batch can be skipped only after a kill that followed its commit.
+        """
+        stop = self._next_stop()
+        begins = stop.moment is CrashPoint.SOURCE_FIRST_OFFSETS or self._since_beginning >= ROUNDS_OF_A_QUERY
+        self._since_beginning = 1 if begins else self._since_beginning + 1
+        is_skip = stop.moment is CrashPoint.SINK_SKIPPED
+        return RoundPlan(stop, begins, PlannedStop(CrashPoint.SINK_COMMITTED, Victim.DRIVER) if is_skip else None)
+
+    def _next_stop(self) -> PlannedStop:
+        # Not twice in turn: what is in vain here must not take the rounds of all other moments.
+        self._aimed_at_replay = not self._aimed_at_replay and any(_lacks_replays(each) for _, each in self._queries)
+        stops = (self._repeating if self._aimed_at_replay else ()) or self._stops
+        return min(
+            self._rng.sample(stops, len(stops)), key=lambda stop: (self._times_of(stop.moment), self._times_tried(stop))
+        )
+
+    def _times_of(self, moment: Moment) -> int:
+        """How often it came, to the query to which it came least."""
+        return min(_times(moment, rounds) for _, rounds in self._queries)
+
+    def _times_tried(self, stop: PlannedStop) -> int:
+        """A query without the victim loses another one instead, and says nothing here."""
+        return min(
+            (_tries(stop, rounds) for victims, rounds in self._queries if stop.victim in victims),
+            default=0,
+        )
 
 
-def _victims_at(moment: Moment, victims: Sequence[Victim]) -> list[Victim]:
-    """A second driver needs a first that waits; a query that has no checkpoint yet cannot lose it.
-
-    Spark repeats a committed batch if its query ends: more of that.
-    """
+def _victims_at(moment: Moment, victims: Sequence[Victim]) -> Sequence[Victim]:
+    """A second driver needs a first that waits; a query that has no checkpoint yet cannot lose it."""
     never = {None: Victim.SUCCESSOR, CrashPoint.SOURCE_FIRST_OFFSETS: Victim.CHECKPOINT}.get(moment)
-    fitting = [victim for victim in victims if victim is not never]
-    if moment in _REPLAYING:
-        fitting += [victim for victim in fitting if victim in _ENDS_THE_QUERY]
-    return fitting or list(victims)
+    return [victim for victim in victims if victim is not never] or victims
 
 
-def _shuffled(values: Sequence[Value], rng: random.Random) -> list[Value]:
-    return rng.sample(values, len(values))
+def _times(moment: Moment, rounds: Sequence[RoundResult]) -> int:
+    came = [each.reached for each in rounds if each.moment == moment_name(moment)]
+    return sum(came) + came.count(False) // _FAILURES_FOR_ONE
+
+
+def _tries(stop: PlannedStop, rounds: Sequence[RoundResult]) -> int:
+    names = moment_name(stop.moment), stop.victim.value
+    return sum(1 for each in rounds if (each.moment, each.victim) == names)
+
+
+def _lacks_replays(rounds: Sequence[RoundResult]) -> bool:
+    """One round more without a replay, and too few would have one."""
+    counted = [each for each in rounds if each.reached]
+    return sum(1 for each in counted if each.replays_skipped) < REPLAYING_SHARE_MIN * (len(counted) + 1)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint
+from highwater.pipeline.drill.stops import Stops
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import Progress, ProgressError
@@ -17,6 +20,7 @@ from highwater.pipeline.tables.delta import DeltaPlace
 from highwater.pipeline.tables.iceberg import IcebergPlace
 from highwater.pipeline.tables.model import CommittedMeanwhileError, TableError
 from tests.pipeline.tables.lake_tables import Delta, Iceberg
+from tests.waiting import wait_until
 
 COLUMNS = pa.schema([("id", pa.int64()), ("word", pa.string())])
 ENDS = (Offsets({("orders", 0): 12}),)
@@ -69,6 +73,24 @@ def test_a_batch_without_rows_is_stored(table: Delta | Iceberg) -> None:
     opened = table.place.open("a", COLUMNS)
     opened.append(pa.RecordBatchReader.from_batches(opened.schema, []), batch(0))
     assert table.place.open("a").progress() == batch(0)
+
+
+def test_a_drill_stops_between_the_rows_and_the_commit(
+    table: Delta | Iceberg, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(table, 0)
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path / "stops"))
+    stops = Stops(tmp_path / "stops")
+    stops.arm(CrashPoint.SINK_BEFORE_COMMIT)
+    sink = threading.Thread(target=append, args=[table, 1])
+    sink.start()
+    try:
+        wait_until(lambda: stops.who_waits(CrashPoint.SINK_BEFORE_COMMIT), "a sink that is about to commit")
+        assert ids(table) == [0]
+    finally:
+        stops.release()
+        sink.join()
+    assert ids(table) == [0, 1]
 
 
 def test_rows_that_end_with_an_error_leave_nothing(table: Delta | Iceberg) -> None:
