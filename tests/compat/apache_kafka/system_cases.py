@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -15,21 +16,16 @@ from highwater.common.errors import UsageError
 from tests.compat.apache_kafka.cluster_cases import cluster_case
 
 
-def _start(directory: Path, version: str, nodes: int, **config: str) -> System:
-    wanted = ApacheKafkaUnderTest.model_validate(
-        {
-            "version": version,
-            "nodes": nodes,
-            "config": {name.replace("_", "."): value for name, value in config.items()},
-        }
-    )
+def start_kafka(directory: Path, version: str, nodes: int, config: Mapping[str, str]) -> System:
+    """As a run of `bench` starts it. The caller stops it by leaving its with statement."""
+    wanted = ApacheKafkaUnderTest.model_validate({"version": version, "nodes": nodes, "config": dict(config)})
     for name in ("one", "other", "log"):
         (directory / name).mkdir(parents=True)
     return start_system(wanted, [directory / "one", directory / "other"], directory / "log", lambda: None)
 
 
 def _serves_and_goes(directory: Path, version: str, nodes: int, attendants: int) -> None:
-    with _start(directory, version, nodes, num_io_threads="3") as system:
+    with start_kafka(directory, version, nodes, {"num.io.threads": "3"}) as system:
         assert system.version.startswith(f"{version}."), system.version
         processes, attending = system.process_ids, system.attendant_process_ids
         assert (len(processes), len(attending)) == (nodes, attendants)
@@ -68,10 +64,10 @@ def clusters_of_kafka_are_systems_under_test(directory: Path) -> None:
 def what_kafka_is_not_to_be_told_is_one_line(directory: Path) -> None:
     for version in ("3.9", "4"):
         for name, value, expected in (
-            ("log_retention_hours", "abc", "Invalid value abc for configuration log.retention.hours"),
-            ("log_retention_ours", "3", "system.config.log.retention.ours: apache-kafka "),
+            ("log.retention.hours", "abc", "Invalid value abc for configuration log.retention.hours"),
+            ("log.retention.ours", "3", "system.config.log.retention.ours: apache-kafka "),
         ):
             with pytest.raises(UsageError) as refused:
-                _start(directory / version / name, version, 1, **{name: value})
+                start_kafka(directory / version / name, version, 1, {name: value})
             assert expected in str(refused.value), refused.value
             assert "\n" not in str(refused.value)
