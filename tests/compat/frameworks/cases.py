@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -171,6 +171,39 @@ def spring_listeners_share_a_group_of_the_new_protocol() -> None:
             made.produce("orders", values[1000:])
             _wait(spring, lambda: set(spring.said("^had (.*)")) == set(values), "all orders")
             spring.stop()
+        assert made.committed("spring", "orders") == _RECORDS
+
+
+@case
+def spring_listeners_move_to_the_new_protocol_and_back() -> None:
+    """A rolling upgrade and its way back: listeners of both protocols share the group meanwhile, none stops reading."""
+    values = [f"order {number}" for number in range(_RECORDS)]
+    with stand() as made, ExitStack() as stack:
+        made.create("orders")
+
+        def started(protocol: str) -> Application:
+            return stack.enter_context(running("kafka", "SpringApplication.java", made.address, protocol))
+
+        def had(*applications: Application) -> set[str]:
+            return {value for application in applications for value in application.said("^had (.*)")}
+
+        old = started("classic")
+        made.wait_for_group("spring", 3)
+        made.produce("orders", values[:1000])
+        _wait(old, lambda: had(old) == set(values[:1000]), "the first orders")
+        new = started("consumer")
+        assert made.wait_for_group("spring", 6).type is ConsumerGroupType.CONSUMER
+        made.produce("orders", values[1000:2000])
+        _wait(new, lambda: had(old, new) == set(values[:2000]), "the orders while both are there")
+        old.stop()
+        assert made.wait_for_group("spring", 3).type is ConsumerGroupType.CONSUMER
+        back = started("classic")
+        made.wait_for_group("spring", 6)
+        new.stop()
+        assert made.wait_for_group("spring", 3).type is ConsumerGroupType.CLASSIC
+        made.produce("orders", values[2000:])
+        _wait(back, lambda: had(old, new, back) == set(values), "the last orders")
+        back.stop()
         assert made.committed("spring", "orders") == _RECORDS
 
 
