@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
-from kio.static.constants import EntityType
 
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import API_VERSIONS, Api
@@ -98,7 +97,7 @@ def refused(api: Api, version: int, correlation_id: int, request: Any, error: Er
         return b"".join(frame_response(correlation_id, [body], flexible_header=False))
     answer_type = entity_of(api, version)
     values = _skeleton(api.name, answer_type, request, is_item=False)
-    answer = cold.builder(api.name, version, EntityType.response)(values)
+    answer, _ = entity_reader(answer_type)(cold.encode_response(api.name, version, values), 0)
     changed, count = with_error(answer, error)
     return encoded(api, version, correlation_id, changed) if count else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from kio.static.constants import EntityType
 
 from highwater.broker.alone.assembly import LoneNode
@@ -264,11 +263,9 @@ def one_batch(*values: bytes, **options: Any) -> bytes:
 
 def request_frame(name: str, version: int, /, correlation_id: int = 1, **fields: Any) -> bytes:
     """A request as a client sends it, without its length."""
-    entity = cold._entity(name, version, EntityType.request)
-    buffer = io.BytesIO()
-    entity_writer(entity)(buffer, cold.builder(name, version, EntityType.request)(fields))
-    tags = b"\x00" if entity.__flexible__ else b""
-    return struct.pack(">hhih4s", _KEYS[name], version, correlation_id, 4, b"test") + tags + buffer.getvalue()
+    tags = b"\x00" if cold._entity(name, version, EntityType.request).__flexible__ else b""
+    head = struct.pack(">hhih4s", _KEYS[name], version, correlation_id, 4, b"test")
+    return head + tags + cold.encode_request(name, version, fields)
 
 
 def decode_answer(name: str, version: int, parts: list[Part]) -> Any:

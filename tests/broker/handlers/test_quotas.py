@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from kio.static.constants import EntityType
 
 from highwater.broker import turns
 from highwater.broker.handlers.dispatch import UNTIMED
 from highwater.broker.handlers.shared.reply import Client
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import APIS, FETCH, PRODUCE
+from highwater.kafka.protocol.primitives import Decoder
 from tests.broker.handlers.harness import LISTENER, NodeHarness, decode_answer, one_batch, request_frame, versions
 
 
@@ -275,8 +275,10 @@ def test_requests_that_take_too_much_time_are_held_up(slow_node: NodeHarness) ->
 @pytest.mark.parametrize("name", sorted(api.name for key, api in APIS.items() if key not in UNTIMED))
 def test_the_answer_of_each_api_that_is_timed_can_have_a_throttle_time(name: str) -> None:
     newest = versions(name)[-1]
-    schema = cold.builder(name, newest, EntityType.response)
-    assert schema({"throttle_time": 7}).throttle_time.total_seconds() == 0.007
+    answer = cold.encode_response(name, newest, {"throttle_time": 7})
+    flexible = cold.response_type(name, newest).__flexible__
+    decoded = cold.decode_response(name, newest, Decoder(memoryview(answer), flexible=flexible))
+    assert decoded.throttle_time.total_seconds() == 0.007
 
 
 def create(node: NodeHarness, name: str, version: int, partitions: int, **fields: Any) -> tuple[Any, list[int]]:

@@ -16,6 +16,7 @@ from kio.static.constants import EntityType
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import APIS
 from highwater.kafka.protocol.primitives import Decoder, MalformedRequestError
+from tests.kafka.protocol.plain import plain
 
 COLD = [
     (api.name, version)
@@ -60,6 +61,22 @@ def test_requests_are_read_as_kio_reads_them(name: str, version: int, data: st.D
     except ValueError:
         reject()  # kio writes time-outs that it cannot read.
     assert decode(name, version, raw) == expected
+
+
+@pytest.mark.parametrize("kind", [EntityType.request, EntityType.response])
+@pytest.mark.parametrize(("name", "version"), COLD)
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_all_is_written_as_kio_writes_it(name: str, version: int, kind: EntityType, data: st.DataObject) -> None:
+    entity = cold._entity(name, version, kind)
+    buffer = io.BytesIO()
+    drawn = data.draw(st.from_type(entity))
+    try:
+        entity_writer(entity)(buffer, drawn)
+    except struct.error:
+        reject()  # a time-out that its field cannot hold
+    encode = cold.encode_request if kind is EntityType.request else cold.encode_response
+    assert encode(name, version, plain(drawn)) == buffer.getvalue()
 
 
 @pytest.mark.parametrize(("name", "version"), COLD)

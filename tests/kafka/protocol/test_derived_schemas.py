@@ -12,6 +12,7 @@ from kio.static.constants import EntityType
 
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.primitives import Decoder
+from tests.kafka.protocol.plain import plain
 
 _ACL: Final = {"principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}
 _DISABLED: Final = {"error_code": ErrorCode.security_disabled, "error_message": "no"}
@@ -236,10 +237,12 @@ def test_kafka_says_all_that_is_told_here() -> None:
 @pytest.mark.parametrize(("name", "version"), SAID)
 def test_requests_are_read_as_kafka_writes_them(name: str, version: int) -> None:
     flexible = cold._entity(name, version, EntityType.request).__flexible__
-    decoder = Decoder(memoryview(golden()[name, version, "request"]), flexible=flexible)
+    said = golden()[name, version, "request"]
+    decoder = Decoder(memoryview(said), flexible=flexible)
     request = cold.decode_request(name, version, decoder)
     assert decoder.remaining == 0
-    assert request == cold.builder(name, version, EntityType.request)(SAID[name, version][0])
+    assert cold.encode_request(name, version, plain(request)) == said
+    assert cold.encode_request(name, version, SAID[name, version][0]) == said
 
 
 @pytest.mark.parametrize(("name", "version"), SAID)
