@@ -43,12 +43,12 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.errors import CorruptSnapshot
 from highwater.broker.log.transaction_index import AbortedTransaction
 from highwater.kafka.records.batch import MAX_SEQUENCE, NO_TIMESTAMP, BatchHeader, add_to_sequence
+from highwater.kafka.records.checksum import crc32c
 from highwater.kafka.records.record import HIGHEST_EPOCH, TRANSACTIONS_2, EndMarker, TransactionMarker
 
 BATCHES_KEPT: Final = 5

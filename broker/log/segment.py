@@ -14,8 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from crc32c import crc32c
-
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import CorruptIndex, NotCached
 from highwater.broker.log.files import FileOperations, FilePiece, is_piece_cached, write_file
@@ -43,6 +41,7 @@ from highwater.kafka.records.batch import (
     ReadableBuffer,
     read_header,
 )
+from highwater.kafka.records.checksum import crc32c
 from highwater.kafka.records.compress import DEFAULT_LIMIT_BYTES
 from highwater.kafka.records.record import let_go, unfolded_records
 from highwater.kafka.records.record_times import HeaderBudget, first_record_from

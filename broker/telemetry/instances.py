@@ -13,10 +13,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-import crc32c
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.telemetry.subscriptions import ALL_METRICS, DEFAULT_INTERVAL_MS, Identity, Subscription
+from highwater.kafka.records.checksum import crc32c
 
 MOST_INSTANCES: Final = 16_384
 _LEAST_LIFE_MS: Final = 60_000
@@ -214,5 +214,5 @@ def _subscription_id(instance_id: uuid.UUID, wanted: Wanted) -> int:
     """Kafka's number, but for the order of its sets: the same on each broker and after each start."""
     printed = f"[{', '.join(wanted.metrics)}]{wanted.interval_ms}".encode()
     halves = (instance_id.int >> 64) ^ (instance_id.int & (1 << 64) - 1)
-    number = crc32c.crc32c(printed) ^ (halves >> 32) ^ (halves & 0xFFFFFFFF)
+    number = crc32c(printed) ^ (halves >> 32) ^ (halves & 0xFFFFFFFF)
     return number - (1 << 32) if number >> 31 else number

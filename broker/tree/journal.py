@@ -15,13 +15,12 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from crc32c import crc32c
-
 from highwater.broker.log.files import TEMPORARY_SUFFIX, FileOperations, write_durably
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.tree.changes import ChangeError, decode_changes
 from highwater.broker.tree.snapshot import decode_tree, encode_tree
 from highwater.broker.tree.tree import Tree
+from highwater.kafka.records.checksum import crc32c
 
 _logger = logging.getLogger(__name__)
 

@@ -32,8 +32,9 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from crc32c import crc32c
 from kio.schema.errors import ErrorCode
+
+from highwater.kafka.records.checksum import crc32c
 
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
 WritableBuffer: TypeAlias = bytearray | memoryview
