@@ -7,7 +7,6 @@ import os
 import select
 import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -37,6 +36,8 @@ def guarded_folder() -> Iterator[Path]:
 
     No thread may have been started before.
     """
+    import tempfile  # here, as only this broker needs it
+
     try:
         folder = Path(tempfile.mkdtemp(prefix="highwater-"))
     except OSError as error:

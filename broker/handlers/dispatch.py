@@ -14,7 +14,6 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.counters import RequestCounters
 from highwater.broker.handlers.authorization.access import access_of
-from highwater.broker.handlers.sasl_authenticate import take_token
 from highwater.broker.handlers.shared.reply import (
     Answered,
     Client,
@@ -103,10 +102,12 @@ class Dispatcher:
         self._monotonic_ns = node.clock.monotonic_ns
         self._handlers: dict[int, _Handler] = {}
 
-    def import_handlers(self) -> None:
-        """Import all handlers, so that no request waits for that, or fails when descriptors are out."""
+    def import_handlers(self) -> Iterator[None]:
+        """Import one handler after the other, so that no later request waits for that, or fails without descriptors."""
         for api_key in (*APIS, *(CLUSTER_APIS if self._node.member is not None else ())):
-            self._load(api_key)
+            if api_key not in self._handlers:
+                self._load(api_key)
+                yield
 
     def dispatch(
         self,
@@ -162,7 +163,10 @@ class Dispatcher:
         context.client.mute(context.throttle_ms)
 
     def _take_bare_token(self, frame: memoryview, client: Client) -> list[Part] | PendingResponse:
-        outcome = take_token(self._node, client, bytes(frame))
+        # Here, as most brokers have no listener with SASL.
+        outcome = import_module("highwater.broker.handlers.sasl_authenticate").take_token(
+            self._node, client, bytes(frame)
+        )
         if outcome.error_code:
             # There is no way to send the client the reason, but it waits for that as others do.
             assert client.authentication is not None

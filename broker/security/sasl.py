@@ -132,6 +132,9 @@ class SaslSettings(NamedTuple):
     to_begin: tuple[Callable[[], None], ...] = ()
     """Each blocks for some seconds at most; to be called once, in a thread, before clients come."""
 
+    def of_connection(self) -> Authentication:
+        return Authentication(self)
+
 
 class _State(Enum):
     HANDSHAKE = auto()

@@ -12,36 +12,20 @@ from pathlib import Path
 from typing import Final, cast
 
 from highwater.broker.security.audit import LOGGER
-from highwater.broker.settings.config import BrokerConfig, ConfigError
+from highwater.broker.server.start_check import AUDIT_FILE
+from highwater.broker.settings.config import ConfigError
 
 _logger = logging.getLogger(__name__)
-_SETTING: Final = "audit.log.file"
 _MODE: Final = 0o640
 
 
-def audit_file_of(config: BrokerConfig) -> Path | None:
-    """Raises ConfigError for a file that could not be made."""
-    text = (config.string(_SETTING) or "").strip()
-    if not text:
-        return None
-    path = Path(text)
-    if not path.parent.is_dir():
-        raise ConfigError(f"{_SETTING}={text}: there is no directory {path.parent}; make it, or name another file")
-    if path.exists() and not path.is_file():
-        raise ConfigError(f"{_SETTING}={text} is not a file; name one")
-    return path
-
-
 @contextmanager
-def written(path: Path | None) -> Iterator[None]:
+def written(path: Path) -> Iterator[None]:
     """Write the audit log to the file, and not to the broker's log. Raises ConfigError when it cannot be opened."""
-    if path is None:
-        yield
-        return
     try:
         handler = _AuditFile(path)
     except OSError as error:
-        raise ConfigError(f"{_SETTING}={path}: cannot be opened: {error.strerror}") from None
+        raise ConfigError(f"{AUDIT_FILE}={path}: cannot be opened: {error.strerror}") from None
     logger = logging.getLogger(LOGGER)
     before = logger.propagate, logger.level
     logger.addHandler(handler)

@@ -16,6 +16,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -31,7 +32,7 @@ from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.node import Node
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.runtime import Runtime
-from highwater.broker.server import audit_file, garbage
+from highwater.broker.server import garbage
 from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
 from highwater.broker.server.cold_reads import ColdReads
 from highwater.broker.server.connection import Connection, Dispatch
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+IMPORT_AFTER_S: Final = 0.1
 FINISH_TIMEOUT_MS: Final = 10_000
 """How long a stopping broker waits for clients to take answers that are under way."""
 
@@ -103,7 +105,7 @@ def run(
             for listener in bound:
                 listener.listen(config)
             open_alone(opened, config, files, paths)
-        with audit_file.written(audit_path), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with _audit_log(audit_path), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             starting = _Broker(config, files, paths, opened, bound, metrics, faults, started_ns, ready_fd)
             return runner.run(starting.run())
     except BaseException:
@@ -112,6 +114,14 @@ def run(
         if opened.has_log_directories:
             opened.log_directories.close(clean=False)
         raise
+
+
+def _audit_log(path: Path | None) -> AbstractContextManager[None]:
+    if path is None:
+        return nullcontext()
+    from highwater.broker.server.audit_file import written  # here, as few brokers write one
+
+    return written(path)
 
 
 def _allow_many_files() -> None:
@@ -188,7 +198,6 @@ class _Broker:
         )
         self._node.features.when_changed.append(self._features_changed)
         dispatcher = Dispatcher(self._node)
-        dispatcher.import_handlers()
         # What a crash left unflushed is below no high watermark yet: readers must not find less than was acknowledged.
         await housekeeping.flush_what_is_due()
         await self._flusher.idle()
@@ -214,7 +223,9 @@ class _Broker:
         housekeeping.start()
         garbage.begin()
         renewal = self._begin_renewal()
+        importing = loop.create_task(_import_handlers(dispatcher))
         exit_code = await self._until_stopped(accept)
+        importing.cancel()
         await renewal.stop()
         for acceptor in acceptors:
             await acceptor.close()
@@ -399,6 +410,13 @@ class _Broker:
             return EXIT_NO
         _logger.info("stopped cleanly")
         return EXIT_OK
+
+
+async def _import_handlers(dispatcher: Dispatcher) -> None:
+    """One at a time, after the first requests: neither a start nor who waits for it needs them."""
+    await asyncio.sleep(IMPORT_AFTER_S)
+    for _ in dispatcher.import_handlers():
+        await asyncio.sleep(0)
 
 
 def _monotonic_ms() -> int:

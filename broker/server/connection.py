@@ -16,16 +16,18 @@ import select
 from collections import deque
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from highwater.broker.handlers.dispatch import PendingResponse
 from highwater.broker.handlers.shared.reply import Answered, Client, CloseConnection, Deferred, Listener
 from highwater.broker.security.authorizer import java_address
-from highwater.broker.security.sasl import Authentication, SaslSettings
 from highwater.broker.server.strangers import Strangers, not_kafka
 from highwater.kafka.protocol.foreign import HEAD_BYTES
 from highwater.kafka.protocol.frame import FrameReceiver, Part
 from highwater.kafka.protocol.primitives import MalformedRequestError
+
+if TYPE_CHECKING:
+    from highwater.broker.security.sasl import SaslSettings  # most brokers have no listener with SASL
 
 _logger = logging.getLogger(__name__)
 
@@ -113,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatch = dispatch
         self._client = Client(
             listener,
-            authentication=None if sasl is None else Authentication(sasl),
+            authentication=None if sasl is None else sasl.of_connection(),
             connected_ns=monotonic_ns(),
         )
         self._principal_of_certificate = principal_of_certificate

@@ -1,11 +1,12 @@
-"""Lets a full garbage collection wait until long requests are at their end."""
+"""Collects garbage: nothing in a start, and all of it only when long requests are at their end."""
 
 from __future__ import annotations
 
 import gc
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from highwater.broker.turns import Turns
+if TYPE_CHECKING:
+    from highwater.broker.turns import Turns
 
 _THRESHOLDS: Final = (5_000, 10, 1 << 30)
 """The collector checks every 5,000 new objects, and then every 55,000: a long request may have a million."""
@@ -15,8 +16,7 @@ _OVERDUE_AFTER: Final = 1_000
 
 
 def wait() -> None:
-    """Collect once, and then not until `begin`: a start makes objects for each partition, and all of them stay."""
-    gc.collect()
+    """Collect nothing until `begin`: what a start imports, and makes for each partition, stays."""
     gc.disable()
 
 

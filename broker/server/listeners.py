@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from highwater.broker.cluster.peers import SECURITY_PROTOCOLS, Endpoint
 from highwater.broker.handlers.shared.reply import Listener
-from highwater.broker.security.sasl import SaslSettings
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 
 if TYPE_CHECKING:
+    from highwater.broker.security.sasl import SaslSettings
     from highwater.broker.server.tls import Tls
 
 _ENDPOINT: Final = re.compile(r"([A-Za-z0-9_]+)://(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*):(-?\d+)")
@@ -136,7 +136,9 @@ def _resolve(endpoint: Endpoint) -> list[tuple[socket.AddressFamily, str]]:
     if endpoint.host == "":
         return [(socket.AF_INET6, "::")] if socket.has_dualstack_ipv6() else [(socket.AF_INET, "0.0.0.0")]
     try:
-        found = socket.getaddrinfo(endpoint.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # As bytes: for text Python imports what names of other alphabets need.
+        host = endpoint.host.encode() if endpoint.host.isascii() else endpoint.host
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise ListenError(f"cannot listen on {endpoint.host}: {error.strerror}; name an address of this host") from None
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))

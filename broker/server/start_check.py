@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.server.acceptor import Limits
-from highwater.broker.server.audit_file import audit_file_of
 from highwater.broker.server.listeners import ListenError, endpoints_of, metrics_endpoint_of
-from highwater.broker.server.sasl import ScramCredentials, sasl_of
 from highwater.broker.settings.authorization import authorizer_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.broker.settings.store import MetadataError
 
 if TYPE_CHECKING:
     from highwater.broker.security.sasl import SaslSettings
+    from highwater.broker.server.sasl import ScramCredentials
     from highwater.broker.server.tls import Tls
 
+AUDIT_FILE: Final = "audit.log.file"
 SETUP_ERRORS: Final = (ConfigError, LogDirectoryError, MetadataError, ListenError)
 """What a person can mend: one line each."""
 
@@ -61,12 +61,30 @@ def checked(config: BrokerConfig) -> Checked:
 def security_of(
     endpoint: Endpoint, config: BrokerConfig, scram_credentials: ScramCredentials
 ) -> tuple[Tls | None, SaslSettings | None]:
-    tls = None
+    # Both are imported here, as most brokers never need the memory that they take.
+    tls = sasl = None
     if endpoint.has_tls:
-        from highwater.broker.server.tls import tls_of  # here, as most brokers never need the memory that it takes
+        from highwater.broker.server.tls import tls_of
 
         tls = tls_of(config, endpoint.listener_name)
-    return tls, sasl_of(config, endpoint.listener_name, scram_credentials) if endpoint.has_sasl else None
+    if endpoint.has_sasl:
+        from highwater.broker.server.sasl import sasl_of
+
+        sasl = sasl_of(config, endpoint.listener_name, scram_credentials)
+    return tls, sasl
+
+
+def audit_file_of(config: BrokerConfig) -> Path | None:
+    """Raises ConfigError for a file that could not be made."""
+    text = (config.string(AUDIT_FILE) or "").strip()
+    if not text:
+        return None
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise ConfigError(f"{AUDIT_FILE}={text}: there is no directory {path.parent}; make it, or name another file")
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{AUDIT_FILE}={text} is not a file; name one")
+    return path
 
 
 def log_directory_paths(config: BrokerConfig) -> list[Path]:

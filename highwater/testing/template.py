@@ -13,7 +13,6 @@ import os
 import pkgutil
 import select
 import signal
-import socket
 import sys
 import traceback
 from contextlib import suppress
@@ -82,7 +81,6 @@ def _import_all() -> None:
 
     for name in ("alone.assembly", "server.broker", *(f"handlers.{each.name}" for each in _modules(handlers))):
         import_module(f"highwater.broker.{name}")
-    socket.getaddrinfo("127.0.0.1", None)  # it imports a codec
 
 
 def _prepare(name: str) -> None:

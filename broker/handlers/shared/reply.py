@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from highwater.broker.clock import Scheduler
 from highwater.broker.security.authorizer import Authorizer, Permissions
 from highwater.broker.security.principal import ANONYMOUS
-from highwater.broker.security.sasl import Authentication
 from highwater.kafka.protocol.cold import Answer
 from highwater.kafka.protocol.frame import Parts
+
+if TYPE_CHECKING:
+    from highwater.broker.security.sasl import Authentication  # most brokers have no listener with SASL
 
 UNKNOWN_SOFTWARE: Final = "unknown"
 """Kafka's word for a client that did not name its software (ClientInformation)."""

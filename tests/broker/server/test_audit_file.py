@@ -12,7 +12,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from highwater.broker.security.audit import write_to_logger
-from highwater.broker.server.audit_file import audit_file_of, written
+from highwater.broker.server.audit_file import written
+from highwater.broker.server.start_check import audit_file_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 from tests.broker.running import running_broker
 
