@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from highwater.broker.member.parts import ClusterParts  # a broker that runs alone needs none of what it imports
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class Node(Runtime):
     features: Features
     feature_store: FeatureStore

@@ -9,7 +9,7 @@ from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.turns import Turns
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class Runtime:
     broker_id: int
     config: BrokerConfig

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -198,7 +197,7 @@ class EmbeddedMetadataStore:
     def putting_topics(self, topics: Iterable[TopicRecord]) -> Steps[None]:
         """The same in steps, of which one waits for the disk; so do the other two."""
         self._settle()
-        changed = {topic.name: replace(topic, config=dict(topic.config)) for topic in topics}
+        changed = {topic.name: topic._replace(config=dict(topic.config)) for topic in topics}
         yield from self._committing(topics=self._topics | changed)
 
     def mark_for_deletion(self, name: str) -> None:
@@ -275,7 +274,7 @@ class EmbeddedMetadataStore:
                 continue
             name = path.rpartition("/")[2]
             if path.startswith(f"{metadata_tree.TOPIC_CONFIGS}/"):
-                topics[name] = replace(topics[name], config=dict(config))
+                topics[name] = topics[name]._replace(config=dict(config))
             elif path.startswith(f"{metadata_tree.BROKER_CONFIGS}/"):
                 broker_configs["" if name == metadata_tree.DEFAULT_ENTITY else name] = dict(config)
             elif metadata_tree.parse_own_config_path(path) is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -399,7 +398,7 @@ class LocalTopics:
         if problem := charge(len(added)):
             return problem
         record = next(record for record in self._store.topics() if record.name == name)
-        record = replace(record, assignment={**record.assignment, **added})
+        record = record._replace(assignment={**record.assignment, **added})
         try:
             self._store.put_topics([record])
             run(self._partitions.open_partitions(topic, record, self._store.leader_epoch))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -115,8 +114,7 @@ class StoredMember(NamedTuple):
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class StoredGroup:
+class StoredGroup(NamedTuple):
     """The membership of a group as it is stored in the log."""
 
     protocol_type: str

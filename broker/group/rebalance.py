@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import Final, NamedTuple, Self, TypeVar
@@ -136,7 +135,7 @@ class Rebalance:
     def first_record(self) -> tuple[bytes, bytes]:
         """The record of a group that has not begun. It has no leader: whoever loads it has its members join again."""
         stored = self.to_store({member.member_id: member.assignment for member in self.members})
-        return encode_group_key(GroupKey(self.group_id)), encode_group(replace(stored, leader_id=None))
+        return encode_group_key(GroupKey(self.group_id)), encode_group(stored._replace(leader_id=None))
 
     def begin(self, now: Now) -> list[Effect]:
         """Have all members join again."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from highwater.broker.log.config import LogConfig
@@ -56,8 +55,7 @@ class Pass(NamedTuple):
     records_kept: int
 
 
-@dataclass(slots=True)
-class Dirtiness:
+class Dirtiness(NamedTuple):
     """How much of a log could be compacted, and whether it should be."""
 
     first_dirty_offset: int

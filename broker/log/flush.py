@@ -15,7 +15,7 @@ from highwater.broker.log.segment import Segment
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class FlushTicket:
     """All that must be on the disk before the recovery point moves to `end_offset`."""
 

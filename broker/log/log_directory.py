@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from highwater.broker.clock import Clock
 from highwater.broker.log import partition_folder
@@ -59,8 +59,7 @@ _LOG_DIRS: Final = "log.dirs"
 """The key of meta.properties that names all directories of a broker with several. Kafka ignores this key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """The lines of the checkpoint files, by name; `write` blocks and may run in any thread."""
 
     files: FileOperations

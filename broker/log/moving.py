@@ -14,9 +14,8 @@ the one with the mark counts (broker.log.log_directories). Both are whole, as no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from highwater.broker.log.files import TEMPORARY_SUFFIX, FileOperations, write_durably
 from highwater.broker.log.log_directory import MOVED, LogDirectory
@@ -34,8 +33,7 @@ _CHUNK_BYTES: Final = 1024 * 1024
 _NOT_MOVED: Final = (LOG_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, MOVED)
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(NamedTuple):
     """Bytes to copy; `copy` blocks, any thread."""
 
     files: FileOperations

@@ -23,7 +23,7 @@ LOOK_EVERY_S: Final = 1.0
 Stamp = tuple[int, int, int] | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Renewable:
     """What is made of some files."""
 

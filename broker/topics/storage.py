@@ -20,7 +20,7 @@ A file that is gone is no failure: whoever asked has to look again what there is
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class Storage:
     log_directories: LogDirectories
     request_flush: Callable[[Partition], None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from highwater.broker.counters import TopicCounters
@@ -12,13 +12,12 @@ from highwater.broker.replica.partition import Partition
 from highwater.broker.settings.config import TopicConfig
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRecord:
+class TopicRecord(NamedTuple):
     name: str
     topic_id: UUID
     assignment: Mapping[int, list[int]]
     """Replicas by partition, the preferred leader first; partitions are numbered from 0 without gaps."""
-    config: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str]
     """The topic's own overrides."""
 
 

@@ -4,7 +4,6 @@ import errno
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -152,7 +151,7 @@ def test_only_topics_that_changed_are_encoded_anew(tmp_path: Path, monkeypatch: 
 
     original = metadata_tree.topic_value
     monkeypatch.setattr(metadata_tree, "topic_value", topic_value)
-    grown = replace(first, assignment={0: [0], 1: [0], 2: [0]})
+    grown = first._replace(assignment={0: [0], 1: [0], 2: [0]})
     store.put_topics([grown])
     store.mark_for_deletion("b")
     assert encoded == [first.topic_id]
