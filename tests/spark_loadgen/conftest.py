@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,19 +11,6 @@ from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenS
 from tests.spark_loadgen.mock_broker import MockBroker, mock_broker
 
 PlanMaker = Callable[..., LoadPlan]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def small_heap() -> Iterator[None]:
-    """Keep what earlier tests left out of garbage collection.
-
-    Each task collects before its load, in a thread of this process here: with the objects of ten thousand tests that
-    takes a second for each task, and loads of two seconds are over before they begin.
-    """
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
