@@ -19,8 +19,8 @@ import typer
 
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.settings import settings_of
-from tools.pipeline_reading import create, fill, pinned_broker
 from tools.pipeline_speed import databases, latency, micro_batches, page, reading, topics
+from tools.pipeline_speed.records import create, fill, pinned_broker
 from tools.pipeline_speed.session import session
 
 _COMMAND: Final = "python -m tools.pipeline_speed"
@@ -87,10 +87,7 @@ def _reading(records: int, rounds: int, chooser: random.Random) -> page.Section:
         with session(1, _first_processor()) as spark:
             passes = reading.measure(spark, address, filled, rounds, chooser)
     return page.reading(
-        [
-            (topic, shape.name.partition(", batches")[0], passes[topic.name])
-            for topic, shape in zip(filled, reading.TOPICS, strict=True)
-        ]
+        [(topic, shape.name, passes[topic.name]) for topic, shape in zip(filled, reading.TOPICS, strict=True)]
     )
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from highwater.pipeline.kafka.client import Client
-from tools.pipeline_reading import create
+from tools.pipeline_speed.records import create
 
 JAVA, OURS, REAL_TIME = "kafka", "highwater", "kafka, real time"
 WAYS: Final = (JAVA, OURS, REAL_TIME)

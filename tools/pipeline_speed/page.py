@@ -13,10 +13,10 @@ from typing import Final
 from highwater.common.units import duration_ns_text, plural, rate_text, ratio_text, significant, size_text
 from highwater.results.analysis.statistics import paired_ratio_ci
 from highwater.tuning.facts import collect
-from tools.pipeline_reading import Topic
 from tools.pipeline_speed import databases, latency, micro_batches, topics
 from tools.pipeline_speed.passes import Pass
 from tools.pipeline_speed.reading import JAVA, JAVA_TUNED, OURS, OURS_HEADERS, Reads
+from tools.pipeline_speed.records import Topic
 
 _NS_PER_MS: Final = 1_000_000
 _NS_PER_S: Final = 1_000_000_000

@@ -11,12 +11,16 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from tools.pipeline_reading import SHAPES, Shape, Topic
 from tools.pipeline_speed.passes import Pass, timed
+from tools.pipeline_speed.records import Shape, Topic
 
 JAVA, JAVA_TUNED, OURS, OURS_HEADERS = "java", "java, tuned", "highwater", "highwater, headers only"
 
-TOPICS: Final[tuple[Shape, ...]] = tuple(shape for shape in SHAPES if shape.name.endswith("512 KiB"))
+TOPICS: Final = (
+    Shape("100 B", (100, 100)),
+    Shape("50-150 B, key 8 B", (50, 150), key_bytes=8),
+    Shape("1 KiB", (1024, 1024), record_share=0.2),
+)
 _TUNED: Final = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(4 << 20)}
 _PART: Final = 0.1
 """Of a topic, in a read that shows what a read costs before its first record."""

@@ -18,14 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.sink.batch_transaction import TransactionalSink
-from tools.pipeline_reading import Shape, create
 from tools.pipeline_speed.passes import Pass, in_turns
-from tools.pipeline_writing import encode_all, produce, rows_of, write_all
+from tools.pipeline_speed.records import create, encode_all, produce, rows_of, write_all
 
 VALUE_BYTES: Final = 100
 ENCODE, WRITE, LIBRDKAFKA = "encode", "encode and send", "librdkafka"
 WHOLE_BATCH, HIGHWATER, JAVA = "highwater, one transaction", "highwater, at least once", "java"
-_SHAPE: Final = Shape("100 B", (VALUE_BYTES, VALUE_BYTES), 0, 0, 1)
 
 
 def measure_alone(
@@ -33,7 +31,7 @@ def measure_alone(
 ) -> dict[str, list[Pass]]:
     """Writer → a pass for each round, from Arrow in memory until the broker has acknowledged the last batch."""
     create(client, "alone")
-    batches = rows_of(_SHAPE, records)
+    batches = rows_of(VALUE_BYTES, records)
     return in_turns(
         {
             ENCODE: partial(encode_all, batches),
