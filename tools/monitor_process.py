@@ -1,20 +1,16 @@
 """Times pages of a whole monitor process over a made-up large cluster, and its memory, while it ticks.
 
     python -m tools.monitor_process --ticks 130 [--tick-s 15] [--topics N] [--partitions N]
-    python -m tools.monitor_process --figures 7 [--before FOLDER]
 
 A process of its own serves as `monitor serve` does: login, history in SQLite, alerts, /metrics. Its snapshots are made
-up, which stands for the work with the answers of brokers. 120 ticks of 15 seconds fill the half hour that figures
+up, which stands for the work with the answers of brokers. The history begins with two years of a few brokers, topics
+and groups, the names of all, and 100,000 events. 120 ticks of 15 seconds fill the half hour that figures
 remember. With `--tick-s 1` a tick begins as soon as the one before is over: every page is asked for while a tick runs,
 and the history falls behind. One reader asks for one page after the other over HTTP, reads /metrics after each round,
 and logs in anew after each tick, because a password needs memory too.
 
 Printed are median and 99th percentile of each page, the time of a tick, and the memory of the process. Exit status 1: a
 page takes 200 ms or longer at the 99th percentile, or the process had 500 MiB or more at any time.
-
-`--figures` is about the CPU time of the figures alone, after half an hour of ticks. `--before` names a checkout of
-another version (`git worktree add`) that has this benchmark too: the versions take turns, tick by tick. Exit status 1:
-the figures of a tick take one second or longer in the median.
 """
 
 from __future__ import annotations
@@ -31,7 +27,7 @@ import tempfile
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -41,22 +37,43 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from highwater.common.units import count_text, percent_text, plural, ratio_text, significant, size_text
+from highwater.common.units import count_text, percent_text, plural, significant, size_text
 from highwater.monitor.config import read_config
-from highwater.monitor.figures.cluster import figures
-from highwater.monitor.figures.memory import FULL_MS, SPARSE_MS, WINDOW_MS, Memory
-from highwater.monitor.garbage import GarbageKeeper
+from highwater.monitor.history.database import open_history
 from highwater.monitor.model import Snapshot
 from highwater.monitor.serve_command import serve_from
 from highwater.tuning.facts import collect
-from tests.monitor.clusters import LARGE, TICK_MS, Shape, endless
-from tools.monitor_pages import PAGES, percentile
+from tests.monitor.clusters import LARGE, Shape, endless
+from tools.monitor_history import fill
 
 _PAGE_MS: Final = 200.0
 _MEMORY_BYTES: Final = 500 << 20
-_FIGURES_S: Final = 1.0
 _START_S: Final = 300.0
 _PASSWORD: Final = "of no worth to anybody"  # noqa: S105 - of a user who exists for this benchmark
+PAGES: Final = (
+    "/",
+    "/brokers",
+    "/broker?id=1",
+    "/topics",
+    "/topics?sort=-skew&q=rate>10",
+    "/topics?q=region-0012&page=2",
+    "/topic?name=__consumer_offsets",
+    "/groups",
+    "/groups?q=lag>500&sort=-lag_time",
+    "/group?name=billing-00017",
+    "/alerts",
+    "/events",
+    "/broker?id=1&range=30d",
+    "/explorer?kind=topic&metric=size_bytes&name=region-0012",
+    "/explorer?s1=cluster:end_offsets.rate:synthetic&s2=cluster:lag:synthetic&range=1h",
+    "/explorer?s1=broker:bytes_in.rate:0&s2=broker:bytes_in.rate:1&s3=broker:size_bytes:0&s4=broker:size_bytes:1&range=30d",
+    "/explorer?s1=broker:bytes_in.rate:0&s2=broker:bytes_in.rate:1&s3=broker:size_bytes:0&s4=broker:size_bytes:1&range=2y",
+    "/about",
+    "/users",
+    "/account",
+    "/api/v1/topics",
+    "/api/v1/topics?rows=1000",
+)
 
 
 class MadeUp:
@@ -82,23 +99,15 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=LARGE.topics)
     parser.add_argument("--partitions", type=int, default=LARGE.partitions)
     parser.add_argument("--groups", type=int, default=LARGE.groups)
-    parser.add_argument("--figures", type=int, default=0, metavar="TICKS")
-    parser.add_argument("--before", type=Path, metavar="FOLDER")
     parser.add_argument("--serve", metavar="FILE", help=argparse.SUPPRESS)
-    parser.add_argument("--answer", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     shape = replace(LARGE, topics=options.topics, partitions=options.partitions, groups=options.groups)
     if options.serve:
         asyncio.run(serve_from(MadeUp(shape), read_config(Path(options.serve), yaml, {}), {}))
         return
-    if options.answer:
-        _answer(shape)
-        return
-    if options.figures:
-        sys.exit(_compared(options.figures, options.before))
     with (
         tempfile.TemporaryDirectory(prefix="highwater-monitor-process-") as folder,
-        _serving(Path(folder), options.tick_s) as child,
+        _serving(Path(folder), options.tick_s, shape) as child,
     ):
         sys.exit(_measured(child, options.ticks, count_text(shape.partitions)))
 
@@ -168,12 +177,15 @@ def _found(pattern: str, text: str) -> str:
 
 
 @contextmanager
-def _serving(folder: Path, tick_s: int) -> Iterator[Child]:
+def _serving(folder: Path, tick_s: int, shape: Shape) -> Iterator[Child]:
     config, log = folder / "monitor.yaml", folder / "log"
     config.write_text(
         f"name: made-up\nbootstrap_servers: 127.0.0.1:9\ntick: {tick_s}s\ndata: data\n"
         "web: {listen: '127.0.0.1:0'}\nmetrics: {listen: '127.0.0.1:0'}\n"
     )
+    (folder / "data").mkdir()
+    with closing(open_history("sqlite", folder / "data")) as database:
+        fill(database, asyncio.run(MadeUp(shape).snapshot(0)))
     command = [sys.executable, "-m", "tools.monitor_process", *sys.argv[1:]]
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -232,12 +244,17 @@ def _measured(child: Child, ticks: int, partitions: str) -> int:
 def _page_table(times: Mapping[str, Sequence[float]]) -> tuple[Table, bool]:
     """And whether one of the pages is too slow."""
     table = Table("address", "median ms", "p99 ms", "longest ms")
-    p99s = {address: percentile(samples, 0.99) for address, samples in times.items()}
+    p99s = {address: _percentile(samples, 0.99) for address, samples in times.items()}
     for address, samples in times.items():
         table.add_row(
             address, *(significant(each) for each in (statistics.median(samples), p99s[address], max(samples)))
         )
     return table, max(p99s.values()) >= _PAGE_MS
+
+
+def _percentile(samples: Sequence[float], share: float) -> float:
+    ordered = sorted(samples)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def _peak_bytes(process_id: int) -> int:
@@ -248,91 +265,6 @@ def _peak_bytes(process_id: int) -> int:
 def _host() -> str:
     model = collect().cpu_model or "an unknown processor"
     return f"{model} ({plural(os.cpu_count() or 1, 'processor')}, load average {os.getloadavg()[0]:.1f})"
-
-
-def _answer(shape: Shape) -> None:
-    """For each line that comes, work out the figures of one tick more, and say their seconds of CPU time."""
-    snapshots = endless(shape)
-    memory = Memory()
-    ticks = WINDOW_MS // TICK_MS
-    for number in range(ticks):
-        snapshot = next(snapshots)
-        # What is older than ten minutes is kept by the minute.
-        if number % (SPARSE_MS // TICK_MS) == 0 or number >= ticks - FULL_MS // TICK_MS:
-            memory.add(snapshot)
-    with GarbageKeeper() as keeper:
-        keeper.settle()
-        _say("")
-        for _ in sys.stdin:
-            snapshot = next(snapshots)
-            began_s = time.process_time()
-            memory.add(snapshot)
-            made = figures(memory)
-            _say(str(time.process_time() - began_s))
-            keeper.settle()
-            del made
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-class Answering:
-    """A process that answers lines as `_answer` does, of the version in `folder`; None for this one."""
-
-    def __init__(self, folder: Path | None) -> None:
-        command = [sys.executable, "-m", "tools.monitor_process", *sys.argv[1:], "--answer"]
-        place = {} if folder is None else {"PYTHONPATH": str(folder.resolve())}
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder, env=os.environ | place
-        )
-
-    def ask(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def answer(self) -> str:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"a process ended with exit status {self.process.wait()}")
-        return line
-
-
-def _compared(ticks: int, before: Path | None) -> int:
-    """Print the CPU time of the figures of a tick, of this version and of that in the folder `before`."""
-    folders = {} if before is None else {str(before): before}
-    seconds: dict[str, list[float]] = {"this version": [], **{name: [] for name in folders}}
-    children = [Answering(folder) for folder in (None, *folders.values())]
-    try:
-        for child in children:
-            child.answer()  # half an hour is remembered
-        for number in range(1 + ticks):
-            for child, found in zip(children, seconds.values(), strict=True):
-                child.ask()
-                second = float(child.answer())
-                if number > 0:  # the first figures of a process have none before them
-                    found.append(second)
-    finally:
-        for child in children:
-            child.process.kill()
-            child.process.wait()
-    return _printed_figures(seconds)
-
-
-def _printed_figures(seconds: Mapping[str, Sequence[float]]) -> int:
-    table = Table("figures of a tick", "median s", "least s", "most s")
-    for name, found in seconds.items():
-        table.add_row(name, *(significant(each) for each in (statistics.median(found), min(found), max(found))))
-    console = Console()
-    console.print(table)
-    own, *others = (statistics.median(found) for found in seconds.values())
-    ratios = "".join(f". The other takes {ratio_text(other / own)} of this one" for other in others)
-    ticks = plural(len(seconds["this version"]), "tick")
-    console.print(f"CPU time, {ticks} in turns, {_host()}{ratios}", soft_wrap=True)
-    return 1 if own >= _FIGURES_S else 0
 
 
 if __name__ == "__main__":
