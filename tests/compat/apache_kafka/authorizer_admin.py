@@ -15,13 +15,17 @@ from tests.compat.apache_kafka.authorizer_world import (
     TRANSACTION,
     Check,
     World,
+    asks_once,
+    asks_twice,
     errors_in,
     mirrors,
+    nothing,
 )
 from tests.waiting import wait_until
 
 ADMIN_CASES: Final[dict[str, Check]] = {}
 _case = partial(mirrors, ADMIN_CASES)
+_once, _twice = partial(asks_once, ADMIN_CASES), partial(asks_twice, ADMIN_CASES)
 READ, WRITE, CREATE, DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
 ALTER, DESCRIBE, ALL = Operation.ALTER, Operation.DESCRIBE, Operation.ALL
 CLUSTER_ACTION = Operation.CLUSTER_ACTION
@@ -63,11 +67,7 @@ def _(world: World) -> Any:
     return told
 
 
-@_case("AuthorizationFetchV12WithTopicNotExisting")
-def _(world: World) -> Any:
-    refused = _fetch(world, 12)
-    world.allow(TOPIC, READ)
-    return refused, _fetch(world, 12)
+_twice(nothing, lambda world: _fetch(world, 12), (TOPIC, READ), "AuthorizationFetchV12WithTopicNotExisting")
 
 
 @_case("FetchFollowerRequest")
@@ -79,21 +79,20 @@ def _(world: World) -> Any:
     return refused, _fetch(world, replica_id=5)
 
 
-@_case("OffsetsForLeaderEpochClusterPermission")
-def _(world: World) -> Any:
-    world.create()
+def _leader_epoch(world: World) -> list[str]:
     asked = {"replica_id": 5, "topics": [{"topic": world.topic, "partitions": [{"partition": 0, "leader_epoch": 0}]}]}
-    refused = world.errors("offset_for_leader_epoch", 4, **asked)
-    world.allow(CLUSTER, CLUSTER_ACTION)
-    return refused, world.errors("offset_for_leader_epoch", 4, **asked)
+    return world.errors("offset_for_leader_epoch", 4, **asked)
 
 
-@_case("MetadataWithNoTopicAccess", "MetadataWithTopicDescribe")
-def _(world: World) -> Any:
-    world.create()
-    refused = errors_in(_metadata(world))
-    world.allow(TOPIC, DESCRIBE)
-    return refused, errors_in(_metadata(world))
+_twice(World.create, _leader_epoch, (CLUSTER, CLUSTER_ACTION), "OffsetsForLeaderEpochClusterPermission")
+
+
+_twice(
+    World.create,
+    lambda world: errors_in(_metadata(world)),
+    (TOPIC, DESCRIBE),
+    *("MetadataWithNoTopicAccess", "MetadataWithTopicDescribe"),
+)
 
 
 @_case("CreatePermissionMetadataRequestAutoCreate")
@@ -107,14 +106,13 @@ def _(world: World) -> Any:
     return told, world.made()
 
 
-@_case("ListOffsetsWithNoTopicAccess", "ListOffsetsWithTopicDescribe")
-def _(world: World) -> Any:
-    world.create()
+def _offsets(world: World) -> list[str]:
     partitions = [{"partition_index": 0, "timestamp": -1}]
     asked = {"replica_id": -1, "topics": [{"name": world.topic, "partitions": partitions}]}
-    refused = world.errors("list_offsets", 7, **asked)
-    world.allow(TOPIC, DESCRIBE)
-    return refused, world.errors("list_offsets", 7, **asked)
+    return world.errors("list_offsets", 7, **asked)
+
+
+_twice(World.create, _offsets, (TOPIC, DESCRIBE), "ListOffsetsWithNoTopicAccess", "ListOffsetsWithTopicDescribe")
 
 
 # Topics
@@ -158,12 +156,12 @@ def _delete_records(world: World) -> list[str]:
     return world.errors("delete_records", 2, topics=[{"name": world.topic, "partitions": partitions}], timeout=30_000)
 
 
-@_case("UnauthorizedDeleteRecordsWithoutDescribe", "UnauthorizedDeleteRecordsWithDescribe")
-def _(world: World) -> Any:
-    world.fill()
-    refused = _delete_records(world)
-    world.allow(TOPIC, DESCRIBE)
-    return refused, _delete_records(world)
+_twice(
+    World.fill,
+    _delete_records,
+    (TOPIC, DESCRIBE),
+    *("UnauthorizedDeleteRecordsWithoutDescribe", "UnauthorizedDeleteRecordsWithDescribe"),
+)
 
 
 @_case("DeleteRecordsWithWildCardAuth")
@@ -178,10 +176,7 @@ def _grow(world: World) -> list[str]:
     return world.errors("create_partitions", 3, topics=more, timeout=30_000, validate_only=False)
 
 
-@_case("UnauthorizedCreatePartitions")
-def _(world: World) -> Any:
-    world.create()
-    return _grow(world)
+_once(World.create, _grow, {"UnauthorizedCreatePartitions": ()})
 
 
 @_case("CreatePartitionsWithWildCardAuth")
@@ -194,18 +189,18 @@ def _(world: World) -> Any:
 # Groups
 
 
-@_case("DescribeGroupApiWithNoGroupAcl", "DescribeGroupApiWithGroupDescribe")
-def _(world: World) -> Any:
-    refused = world.errors("describe_groups", 5, groups=[world.group])
-    world.allow(GROUP, DESCRIBE)
-    return refused, world.errors("describe_groups", 5, groups=[world.group])
+_twice(
+    nothing,
+    lambda world: world.errors("describe_groups", 5, groups=[world.group]),
+    (GROUP, DESCRIBE),
+    *("DescribeGroupApiWithNoGroupAcl", "DescribeGroupApiWithGroupDescribe"),
+)
 
 
 @_case("ListGroupApiWithAndWithoutListGroupAcls")
 def _(world: World) -> Any:
     """A group by itself, and all by the cluster."""
-    world.create()
-    world.commit_as_admin()
+    world.create_with_commit()
 
     def sees() -> Any:
         answer = world.ask("list_groups", 4)
@@ -223,15 +218,12 @@ def _delete_group(world: World) -> list[str]:
     return world.errors("delete_groups", 2, groups_names=[world.group])
 
 
-@_case("DeleteGroupApiWithNoDeleteGroupAcl2")
-def _(world: World) -> Any:
-    return _delete_group(world)
+_once(nothing, _delete_group, {"DeleteGroupApiWithNoDeleteGroupAcl2": ()})
 
 
 @_case("DeleteGroupApiWithNoDeleteGroupAcl", "DeleteGroupApiWithDeleteGroupAcl")
 def _(world: World) -> Any:
-    world.create()
-    world.commit_as_admin()
+    world.create_with_commit()
     world.allow(GROUP, READ)
     refused = _delete_group(world), world.committed_offset()
     world.allow(GROUP, DELETE)
@@ -243,24 +235,17 @@ def _delete_offsets(world: World) -> list[str]:
     return world.errors("offset_delete", 0, group_id=world.group, topics=topics)
 
 
-@_case("DeleteGroupOffsetsWithNoAcl")
-def _(world: World) -> Any:
-    return _delete_offsets(world)
-
-
-@_case("DeleteGroupOffsetsWithoutDeleteAcl")
-def _(world: World) -> Any:
-    world.create()
-    world.commit_as_admin()
-    world.allow(GROUP, READ)
-    world.allow(TOPIC, READ)
-    return _delete_offsets(world)
+_once(nothing, _delete_offsets, {"DeleteGroupOffsetsWithNoAcl": ()})
+_once(
+    World.create_with_commit,
+    _delete_offsets,
+    {"DeleteGroupOffsetsWithoutDeleteAcl": [(GROUP, READ), (TOPIC, READ)]},
+)
 
 
 @_case("DeleteGroupOffsetsWithDeleteAclWithoutTopicAcl", "DeleteGroupOffsetsWithAcl")
 def _(world: World) -> Any:
-    world.create()
-    world.commit_as_admin()
+    world.create_with_commit()
     world.allow(GROUP, DELETE)
     refused = _delete_offsets(world), world.committed_offset()
     world.allow(TOPIC, READ)
@@ -270,8 +255,7 @@ def _(world: World) -> Any:
 @_case("OffsetFetchAllTopicPartitionsAuthorization")
 def _(world: World) -> Any:
     """Of all offsets of a group those are told whose topics the client may see."""
-    world.create()
-    world.commit_as_admin()
+    world.create_with_commit()
 
     def fetch() -> Any:
         answer = world.ask("offset_fetch", 7, group_id=world.group, topics=None, require_stable=False)
@@ -286,8 +270,7 @@ def _(world: World) -> Any:
 
 @_case("OffsetFetchMultipleGroupsAuthorization")
 def _(world: World) -> Any:
-    world.create()
-    world.commit_as_admin()
+    world.create_with_commit()
     wanted = [{"name": world.topic, "partition_indexes": [0]}]
     groups = [{"group_id": name, "topics": wanted} for name in (world.group, f"{world.group}-2")]
     told = [world.errors("offset_fetch", 8, groups=groups)]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-from highwater.kafka.acl import Operation
+from highwater.kafka.acl import Operation, ResourceType
 from tests.compat.apache_kafka.authorizer_world import (
     CLUSTER,
     GROUP,
@@ -19,8 +18,10 @@ from tests.compat.apache_kafka.authorizer_world import (
     Check,
     World,
     all_of,
+    asks_once,
     attempt,
     mirrors,
+    nothing,
     quiet_until,
     received,
     sent,
@@ -28,61 +29,40 @@ from tests.compat.apache_kafka.authorizer_world import (
 
 CLIENT_CASES: Final[dict[str, Check]] = {}
 _case = partial(mirrors, CLIENT_CASES)
-READ, WRITE, CREATE, DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
+_once = partial(asks_once, CLIENT_CASES)
+READ, WRITE, CREATE = Operation.READ, Operation.WRITE, Operation.CREATE
 DESCRIBE, ALL, IDEMPOTENT_WRITE = Operation.DESCRIBE, Operation.ALL, Operation.IDEMPOTENT_WRITE
+_TRANSACTIONAL: Final = ((TRANSACTION, WRITE), (TOPIC, READ), (TOPIC, WRITE))
 
 # Producers
 
 
-@_case("ProduceWithNoTopicAccess")
-def _(world: World) -> Any:
-    world.create()
-    return world.produce()
+_once(
+    World.create,
+    World.produce,
+    {
+        "ProduceWithNoTopicAccess": (),
+        "ProduceWithTopicDescribe": [(TOPIC, DESCRIBE)],
+        "ProduceWithTopicRead": [(TOPIC, READ)],
+        "ProduceWithTopicWrite": [(TOPIC, WRITE)],
+    },
+)
+_once(
+    World.create,
+    lambda world: world.produce(enable_idempotence=True),
+    {"shouldSendSuccessfullyWhenIdempotentAndHasCorrectACL": [(CLUSTER, IDEMPOTENT_WRITE), (TOPIC, WRITE)]},
+)
 
 
-@_case("ProduceWithTopicDescribe")
-def _(world: World) -> Any:
-    world.create()
-    world.allow(TOPIC, DESCRIBE)
-    return world.produce()
-
-
-@_case("ProduceWithTopicRead")
-def _(world: World) -> Any:
-    world.create()
-    world.allow(TOPIC, READ)
-    return world.produce()
-
-
-@_case("ProduceWithTopicWrite")
-def _(world: World) -> Any:
-    world.create()
-    world.allow(TOPIC, WRITE)
-    return world.produce()
-
-
-@_case("CreatePermissionOnTopicToWriteToNonExistentTopic")
-def _(world: World) -> Any:
+def _writes_to_what_is_not_there(kind: ResourceType, world: World) -> Any:
     world.allow(TOPIC, WRITE)
     before = world.errors("metadata", 12, topics=[{"name": world.topic}], allow_auto_topic_creation=True)
-    world.allow(TOPIC, CREATE)
+    world.allow(kind, CREATE)
     return before, world.produce(allow_auto_create_topics=True), world.names()
 
 
-@_case("CreatePermissionOnClusterToWriteToNonExistentTopic")
-def _(world: World) -> Any:
-    world.allow(TOPIC, WRITE)
-    before = world.errors("metadata", 12, topics=[{"name": world.topic}], allow_auto_topic_creation=True)
-    world.allow(CLUSTER, CREATE)
-    return before, world.produce(allow_auto_create_topics=True), world.names()
-
-
-@_case("shouldSendSuccessfullyWhenIdempotentAndHasCorrectACL")
-def _(world: World) -> Any:
-    world.create()
-    world.allow(CLUSTER, IDEMPOTENT_WRITE)
-    world.allow(TOPIC, WRITE)
-    return world.produce(enable_idempotence=True)
+_case("CreatePermissionOnTopicToWriteToNonExistentTopic")(partial(_writes_to_what_is_not_there, TOPIC))
+_case("CreatePermissionOnClusterToWriteToNonExistentTopic")(partial(_writes_to_what_is_not_there, CLUSTER))
 
 
 @_case("IdempotentProducerNoIdempotentWriteAclInInitProducerId")
@@ -134,21 +114,15 @@ def _begun(world: World) -> Any:
     return producer
 
 
-@_case("TransactionalProducerInitTransactionsNoWriteTransactionalIdAcl")
-def _(world: World) -> Any:
-    world.allow(TRANSACTION, DESCRIBE)
-    return attempt(_transactional(world).init_transactions, 30)
-
-
-@_case("TransactionalProducerInitTransactionsNoDescribeTransactionalIdAcl")
-def _(world: World) -> Any:
-    return attempt(_transactional(world).init_transactions, 30)
-
-
-@_case("shouldInitTransactionsWhenAclSet")
-def _(world: World) -> Any:
-    world.allow(TRANSACTION, WRITE)
-    return attempt(_transactional(world).init_transactions, 30)
+_once(
+    nothing,
+    lambda world: attempt(_transactional(world).init_transactions, 30),
+    {
+        "TransactionalProducerInitTransactionsNoDescribeTransactionalIdAcl": (),
+        "TransactionalProducerInitTransactionsNoWriteTransactionalIdAcl": [(TRANSACTION, DESCRIBE)],
+        "shouldInitTransactionsWhenAclSet": [(TRANSACTION, WRITE)],
+    },
+)
 
 
 @_case(
@@ -214,30 +188,36 @@ def _(world: World) -> Any:
     return _offsets_sent(world, producer)
 
 
-@_case("SendOffsetsWithNoConsumerGroupDescribeAccess")
-def _(world: World) -> Any:
-    world.create()
-    world.allow(TRANSACTION, WRITE)
-    world.allow(TOPIC, READ, WRITE)
-    return _offsets_sent(world, _begun(world))
-
-
-@_case("SendOffsetsWithNoConsumerGroupWriteAccess")
-def _(world: World) -> Any:
-    world.create()
-    world.allow(TRANSACTION, WRITE)
-    world.allow(TOPIC, READ, WRITE)
-    world.allow(GROUP, DESCRIBE)
-    return _offsets_sent(world, _begun(world))
+_once(
+    World.create,
+    lambda world: _offsets_sent(world, _begun(world)),
+    {
+        "SendOffsetsWithNoConsumerGroupDescribeAccess": _TRANSACTIONAL,
+        "SendOffsetsWithNoConsumerGroupWriteAccess": [*_TRANSACTIONAL, (GROUP, DESCRIBE)],
+    },
+)
 
 
 # Consumers
 
 
-@_case("ConsumeUsingAssignWithNoAccess")
-def _(world: World) -> Any:
-    world.fill()
-    return world.consume()
+_once(
+    World.fill,
+    World.consume,
+    {
+        "ConsumeUsingAssignWithNoAccess": (),
+        "SimpleConsumeWithExplicitSeekAndNoGroupAccess": [(TOPIC, READ)],
+    },
+)
+_once(
+    World.fill,
+    lambda world: (world.consume(), world.consume(subscribe=True)),
+    {
+        "ConsumeWithTopicDescribe": [(GROUP, READ), (TOPIC, DESCRIBE)],
+        "ConsumeWithTopicWrite": [(GROUP, READ), (TOPIC, WRITE)],
+        "ConsumeWithTopicAndGroupRead": [(GROUP, READ), (TOPIC, READ)],
+    },
+)
 
 
 @_case("SimpleConsumeWithOffsetLookupAndNoGroupAccess")
@@ -253,13 +233,6 @@ def _(world: World) -> Any:
         consumer.close()
 
 
-@_case("SimpleConsumeWithExplicitSeekAndNoGroupAccess")
-def _(world: World) -> Any:
-    world.fill()
-    world.allow(TOPIC, READ)
-    return world.consume()
-
-
 @_case("ConsumeWithoutTopicDescribeAccess")
 def _(world: World) -> Any:
     world.fill()
@@ -271,30 +244,6 @@ def _(world: World) -> Any:
         return subscribed, quiet_until(consumer, lambda: world.allow(TOPIC, READ))
     finally:
         consumer.close()
-
-
-@_case("ConsumeWithTopicDescribe")
-def _(world: World) -> Any:
-    world.fill()
-    world.allow(GROUP, READ)
-    world.allow(TOPIC, DESCRIBE)
-    return world.consume(), world.consume(subscribe=True)
-
-
-@_case("ConsumeWithTopicWrite")
-def _(world: World) -> Any:
-    world.fill()
-    world.allow(GROUP, READ)
-    world.allow(TOPIC, WRITE)
-    return world.consume(), world.consume(subscribe=True)
-
-
-@_case("ConsumeWithTopicAndGroupRead")
-def _(world: World) -> Any:
-    world.fill()
-    world.allow(GROUP, READ)
-    world.allow(TOPIC, READ)
-    return world.consume(), world.consume(subscribe=True)
 
 
 def _by_pattern(world: World, pattern: str) -> str:
@@ -313,12 +262,16 @@ def _(world: World) -> Any:
         consumer.close()
 
 
-@_case("PatternSubscriptionWithTopicDescribeOnlyAndGroupRead")
-def _(world: World) -> Any:
-    world.fill()
-    world.allow(GROUP, READ)
-    world.allow(TOPIC, DESCRIBE)
-    return _by_pattern(world, f"^{world.topic}.*")
+_once(
+    World.fill,
+    lambda world: _by_pattern(world, f"^{world.topic}.*"),
+    {"PatternSubscriptionWithTopicDescribeOnlyAndGroupRead": [(GROUP, READ), (TOPIC, DESCRIBE)]},
+)
+_once(
+    World.fill,
+    lambda world: _by_pattern(world, f"^{world.topic}$"),
+    {"PatternSubscriptionNotMatchingInternalTopic": [(GROUP, READ), (TOPIC, READ)]},
+)
 
 
 @_case("PatternSubscriptionWithTopicAndGroupRead")
@@ -348,33 +301,19 @@ def _(world: World) -> Any:
     return _by_pattern(world, "^__consumer_offsets")
 
 
-@_case("PatternSubscriptionNotMatchingInternalTopic")
-def _(world: World) -> Any:
-    world.fill()
-    world.allow(GROUP, READ)
-    world.allow(TOPIC, READ)
-    return _by_pattern(world, f"^{world.topic}$")
-
-
-def _read_what_is_not_there(world: World, then: Callable[[], None]) -> Any:
+def _reads_what_is_not_there(kind: ResourceType, world: World) -> Any:
     """A consumer of a topic that is not there makes it, once it may."""
     asked = {"topics": [{"name": world.topic}], "allow_auto_topic_creation": True}
     world.allow(GROUP, READ)
     world.allow(TOPIC, READ)
     before = world.errors("metadata", 12, **asked)
-    then()
+    world.allow(kind, CREATE)
     world.errors("metadata", 12, **asked)
     return before, world.made()
 
 
-@_case("CreatePermissionOnTopicToReadFromNonExistentTopic")
-def _(world: World) -> Any:
-    return _read_what_is_not_there(world, lambda: world.allow(TOPIC, CREATE))
-
-
-@_case("CreatePermissionOnClusterToReadFromNonExistentTopic")
-def _(world: World) -> Any:
-    return _read_what_is_not_there(world, lambda: world.allow(CLUSTER, CREATE))
+_case("CreatePermissionOnTopicToReadFromNonExistentTopic")(partial(_reads_what_is_not_there, TOPIC))
+_case("CreatePermissionOnClusterToReadFromNonExistentTopic")(partial(_reads_what_is_not_there, CLUSTER))
 
 
 @_case("CreateAndCloseConsumerWithNoAccess")
@@ -391,90 +330,33 @@ def _(world: World) -> Any:
 # Offsets
 
 
-@_case("CommitWithNoAccess")
-def _(world: World) -> Any:
-    world.create()
-    return world.commit()
-
-
-@_case("CommitWithNoTopicAccess")
-def _(world: World) -> Any:
-    world.create()
-    world.allow(GROUP, READ)
-    return world.commit()
-
-
-@_case("CommitWithTopicWrite")
-def _(world: World) -> Any:
-    world.create()
-    world.allow(GROUP, READ)
-    world.allow(TOPIC, WRITE)
-    return world.commit()
-
-
-@_case("CommitWithTopicDescribe")
-def _(world: World) -> Any:
-    world.create()
-    world.allow(GROUP, READ)
-    world.allow(TOPIC, DESCRIBE)
-    return world.commit()
-
-
-@_case("CommitWithNoGroupAccess")
-def _(world: World) -> Any:
-    world.create()
-    world.allow(TOPIC, READ)
-    return world.commit()
-
-
-@_case("CommitWithTopicAndGroupRead")
-def _(world: World) -> Any:
-    world.create()
-    world.allow(GROUP, READ)
-    world.allow(TOPIC, READ)
-    return world.commit(), world.committed()
-
-
-@_case("OffsetFetchWithNoAccess")
-def _(world: World) -> Any:
-    world.create()
-    world.commit_as_admin()
-    return world.committed()
-
-
-@_case("OffsetFetchWithNoGroupAccess")
-def _(world: World) -> Any:
-    world.create()
-    world.commit_as_admin()
-    world.allow(TOPIC, READ)
-    return world.committed()
-
-
-@_case("OffsetFetchWithNoTopicAccess")
-def _(world: World) -> Any:
-    world.create()
-    world.commit_as_admin()
-    world.allow(GROUP, READ)
-    return world.committed()
-
-
-@_case("OffsetFetchTopicDescribe")
-def _(world: World) -> Any:
-    world.create()
-    world.commit_as_admin()
-    world.allow(GROUP, READ)
-    world.allow(TOPIC, DESCRIBE)
-    return world.committed()
-
-
-@_case("OffsetFetchWithTopicAndGroupRead")
-def _(world: World) -> Any:
-    world.create()
-    world.commit_as_admin()
-    world.allow(GROUP, READ)
-    world.allow(TOPIC, READ)
-    return world.committed()
-
+_once(
+    World.create,
+    World.commit,
+    {
+        "CommitWithNoAccess": (),
+        "CommitWithNoTopicAccess": [(GROUP, READ)],
+        "CommitWithTopicWrite": [(GROUP, READ), (TOPIC, WRITE)],
+        "CommitWithTopicDescribe": [(GROUP, READ), (TOPIC, DESCRIBE)],
+        "CommitWithNoGroupAccess": [(TOPIC, READ)],
+    },
+)
+_once(
+    World.create,
+    lambda world: (world.commit(), world.committed()),
+    {"CommitWithTopicAndGroupRead": [(GROUP, READ), (TOPIC, READ)]},
+)
+_once(
+    World.create_with_commit,
+    World.committed,
+    {
+        "OffsetFetchWithNoAccess": (),
+        "OffsetFetchWithNoGroupAccess": [(TOPIC, READ)],
+        "OffsetFetchWithNoTopicAccess": [(GROUP, READ)],
+        "OffsetFetchTopicDescribe": [(GROUP, READ), (TOPIC, DESCRIBE)],
+        "OffsetFetchWithTopicAndGroupRead": [(GROUP, READ), (TOPIC, READ)],
+    },
+)
 
 # Hosts and prefixes
 

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -369,6 +369,10 @@ class World:
         answer = self.admin("offset_commit", 8, **self._committing(5))
         assert set(errors_in(answer)) == {"none"}, answer
 
+    def create_with_commit(self) -> None:
+        self.create()
+        self.commit_as_admin()
+
     def _committing(self, offset: int) -> dict[str, Any]:
         partitions = [{"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}]
         simple = {"group_id": self.group, "generation_id_or_member_epoch": -1, "member_id": ""}
@@ -390,6 +394,43 @@ def mirrors(cases: dict[str, Check], *names: str) -> Callable[[Check], Check]:
         return check
 
     return register
+
+
+Grant = tuple[ResourceType, Operation]
+"""A right on the case's own resource of a kind, or on the cluster."""
+
+
+def asks_once(
+    cases: dict[str, Check], prepare: Callable[[World], object], ask: Check, rows: Mapping[str, Sequence[Grant]]
+) -> None:
+    """Register cases of one question: by the name of each, what alice may when she asks it."""
+    for name, grants in rows.items():
+        cases[name] = partial(_asked, prepare, ask, grants)
+
+
+def _asked(prepare: Callable[[World], object], ask: Check, grants: Sequence[Grant], world: World) -> Outcome:
+    prepare(world)
+    for grant in grants:
+        world.allow(*grant)
+    return ask(world)
+
+
+def asks_twice(
+    cases: dict[str, Check], prepare: Callable[[World], object], ask: Check, grant: Grant, *names: str
+) -> None:
+    """Register a case that asks, and asks again with a right more."""
+    cases.update(dict.fromkeys(names, partial(_asked_again, prepare, ask, grant)))
+
+
+def _asked_again(prepare: Callable[[World], object], ask: Check, grant: Grant, world: World) -> Outcome:
+    prepare(world)
+    refused = ask(world)
+    world.allow(*grant)
+    return refused, ask(world)
+
+
+def nothing(world: World) -> None:
+    """Prepare nothing."""
 
 
 def sent(producer: TellingProducer, *topics: str) -> list[str]:
