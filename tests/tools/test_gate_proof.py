@@ -17,8 +17,6 @@ from highwater.results.reader import RunResult
 from tests.bench.summaries import LATE, summary
 from tests.reports.sample_run import write_sample
 from tools.gate_proof.__main__ import Proof, go_on
-from tools.gate_proof.at_once import Found, scatter
-from tools.gate_proof.at_once import report as at_once_report
 from tools.gate_proof.outcomes import (
     ABORTED,
     POLICY,
@@ -240,15 +238,3 @@ def test_a_thread_is_made_slower_by_its_share_of_cpu_time_in_calls_and_between_t
     # CPU time, so that other work on the host changes nothing.
     assert cost_ns(0.5) >= 90_000_000
     assert cost_ns(0) < 90_000_000
-
-
-def test_how_pairs_scatter_is_told_with_the_command_that_tells_it_again() -> None:
-    found = {
-        "at once": Found([1.01, 0.99, 1.0], [50.0, 40.0], "abc"),
-        "in turn": Found([1.1, 0.9, 1.0], [90.0, 80.0], "abc"),
-    }
-    assert scatter(found["at once"].ratios) == pytest.approx(0.01, rel=0.01)
-    text = at_once_report(found, "again")
-    assert "| at once | 3 | 1.01% | 1.00% | 1.0% | 45 s |" in text
-    assert "| in turn | 3 | 10.56% | 10.00% | 11.1% | 85 s |" in text
-    assert text.endswith("in environment abc. Again:\n\n```\nagain\n```\n")

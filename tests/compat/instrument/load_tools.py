@@ -8,8 +8,6 @@ they measured; exit status 1 when they do not agree. What their latencies are:
 | kafka-producer-perf-test (Java) | from before `send()` to its callback, by a clock of whole ms | p50, p99, mean |
 | rdkafka_performance (librdkafka in C) | from before `produce()` to its delivery report, in µs | each record's |
 | highwater (`client` driver) | service latency: handed to the client until acknowledged, in ns | a histogram |
-
-`--explain` lets two loops of `bare_loop` take turns with them: they tell what of a difference is the way of waiting.
 """
 
 from __future__ import annotations
@@ -158,39 +156,18 @@ def highwater(load: Load, address: str, directory: Path) -> Figures:
     return Figures(summary.achieved_per_s, *latencies_ms, summary.verdict.state)
 
 
-def bare_loop(pause_us: int) -> Tool:
-    def run(load: Load, address: str, directory: Path) -> Figures:
-        printed = _run(
-            sys.executable, "-m", "tests.compat.instrument.bare_loop",
-            "--topic", _new_topic(address, directory.name), "--pause-us", str(pause_us),
-            "--properties", json.dumps({"bootstrap.servers": address, **load.properties}),
-            "--records", str(load.records), "--warmup-records", str(load.warmup_records),
-            "--rate", str(load.records_per_s), "--record-bytes", str(load.record_bytes),
-        )  # fmt: skip
-        return Figures(**json.loads(printed))
-
-    return run
-
-
 TOOLS: Final[dict[str, Tool]] = {
     "perf-test 3.9": perf_test(jars_3_9, leaves_out_warmup=False),
     "perf-test 4": perf_test(jars_4, leaves_out_warmup=True),
     "rdkafka_performance": rdkafka,
     HIGHWATER: highwater,
 }
-# Not what anybody measures with, so nobody has to agree with them.
-EXPLANATIONS: Final[dict[str, Tool]] = {
-    "bare loop, polling all the time": bare_loop(0),
-    "bare loop, polling every 200 us": bare_loop(200),
-}
 
 
-def take_turns(
-    load: Load, repeats: int, told: Callable[[str], None], tools: Mapping[str, Tool] = TOOLS
-) -> dict[str, list[Figures]]:
+def take_turns(load: Load, repeats: int, told: Callable[[str], None]) -> dict[str, list[Figures]]:
     """Each tool once in every round, which begins with another one each time."""
-    figures: dict[str, list[Figures]] = {name: [] for name in tools}
-    names = list(tools)
+    figures: dict[str, list[Figures]] = {name: [] for name in TOOLS}
+    names = list(TOOLS)
     with tempfile.TemporaryDirectory(prefix="highwater-load-tools-") as temporary:
         base = Path(temporary)
         with running_broker(base / "broker") as broker:
@@ -199,7 +176,7 @@ def take_turns(
                 for name in names[first:] + names[:first]:
                     directory = base / f"{re.sub('[^a-z0-9]', '-', name)}-{round_}"
                     directory.mkdir()
-                    figures[name].append(tools[name](load, broker.address, directory))
+                    figures[name].append(TOOLS[name](load, broker.address, directory))
                     told(f"round {round_ + 1}: {name}: {figures[name][-1]}")
     return figures
 
@@ -211,7 +188,7 @@ def disagreements(figures: Mapping[str, Sequence[Figures]]) -> list[str]:
     intervals, which for percentiles of whole milliseconds is one millisecond wider at both ends.
     """
     ours = figures[HIGHWATER]
-    others = {name: turns for name, turns in figures.items() if name in TOOLS and name != HIGHWATER}
+    others = {name: turns for name, turns in figures.items() if name != HIGHWATER}
     found = []
     own_rate = _median(ours, "records_per_s")
     for name, turns in others.items():
@@ -282,13 +259,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--rate", type=int, default=load.records_per_s, help="records per second")
     parser.add_argument("--measure-s", type=int, default=load.measure_s)
-    parser.add_argument("--explain", action="store_true", help="with two bare loops beside the tools")
     parser.add_argument("--json", type=Path, help="where to write every turn's figures")
     options = parser.parse_args(arguments)
     load = Load(records_per_s=options.rate, measure_s=options.measure_s)
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    tools = TOOLS | EXPLANATIONS if options.explain else TOOLS
-    figures = take_turns(load, options.repeats, lambda line: _say(line, sys.stderr), tools)
+    figures = take_turns(load, options.repeats, lambda line: _say(line, sys.stderr))
     found = disagreements(figures)
     if options.json:
         document = {
