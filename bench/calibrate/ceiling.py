@@ -9,8 +9,7 @@ low.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
@@ -18,12 +17,10 @@ from typing import Final
 import psutil
 
 from highwater.bench.calibrate.keeping_broker import keeping_broker
-from highwater.bench.calibrate.mock_broker import PARTITIONS as MOCK_PARTITIONS
-from highwater.bench.calibrate.mock_broker import make_topic, mock_broker
 from highwater.bench.calibrate.null_broker import null_broker
 from highwater.bench.trials.given_calibration import consumer_shape_of, shape_of
 from highwater.bench.trials.trial import Launcher
-from highwater.results.calibration import ConsumerCeiling, GeneratorCeiling, Sink
+from highwater.results.calibration import ConsumerCeiling, GeneratorCeiling
 from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, OpenSchedule
 
 WARMUP_S: Final = 1
@@ -53,11 +50,12 @@ class ConsumerTrial:
     cpu_ns_per_record: float
 
 
-def at_full_speed(plan: LoadPlan, sink: Sink, launcher: Launcher) -> ProducerTrial:
-    """Run the producers of `plan` once against a new sink. Raises LoadSetupError and LoadFailed."""
+def at_full_speed(plan: LoadPlan, launcher: Launcher) -> ProducerTrial:
+    """Run the producers of `plan` once against a new null broker. Raises LoadSetupError and LoadFailed."""
     measured = slice(WARMUP_S, WARMUP_S + MEASURE_S)
-    with _SINKS[sink](plan) as alone:
-        result = launcher.run(alone)
+    partitions = plan.partitions * len(plan.topics)
+    with null_broker({TOPIC: partitions}) as broker:
+        result = launcher.run(unbounded(plan, broker.address, partitions))
     _require_delivered(result)
     return ProducerTrial(
         records_per_s=sum(result.acked[measured]) / MEASURE_S,
@@ -102,11 +100,10 @@ def consumer_ceiling_of(plan: LoadPlan, trials: Sequence[ConsumerTrial]) -> Cons
     )
 
 
-def ceiling_of(plan: LoadPlan, sink: Sink, trials: Sequence[ProducerTrial]) -> GeneratorCeiling:
+def ceiling_of(plan: LoadPlan, trials: Sequence[ProducerTrial]) -> GeneratorCeiling:
     """`trials`: at least one."""
     return GeneratorCeiling(
         shape=shape_of(plan),
-        sink=sink,
         ceiling_per_s=median(trial.records_per_s for trial in trials),
         ceiling_bytes_per_s=median(trial.bytes_per_s for trial in trials),
         values_per_s=[trial.records_per_s for trial in trials],
@@ -152,23 +149,3 @@ def read_after_load(plan: LoadPlan, producers: ProducerTrial, bootstrap_servers:
         start_after_backlog_bytes=None,
         start_after_load=True,
     )
-
-
-@contextmanager
-def _null_broker(plan: LoadPlan) -> Iterator[LoadPlan]:
-    partitions = plan.partitions * len(plan.topics)
-    with null_broker({TOPIC: partitions}) as broker:
-        yield unbounded(plan, broker.address, partitions)
-
-
-@contextmanager
-def _librdkafka_mock(plan: LoadPlan) -> Iterator[LoadPlan]:
-    with mock_broker() as address:
-        make_topic(address, TOPIC)
-        yield unbounded(plan, address, MOCK_PARTITIONS)
-
-
-_SINKS: Final[dict[Sink, Callable[[LoadPlan], AbstractContextManager[LoadPlan]]]] = {
-    "null_broker": _null_broker,
-    "librdkafka_mock": _librdkafka_mock,
-}

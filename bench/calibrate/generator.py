@@ -19,7 +19,7 @@ from highwater.bench.trials.given_calibration import consumer_shape_of, shape_of
 from highwater.bench.trials.load_plan import load_plan_of
 from highwater.bench.trials.trial import Launcher
 from highwater.bench.workload.specification import Cell, Specification
-from highwater.results.calibration import ConsumerCeiling, GeneratorCeiling, Sink
+from highwater.results.calibration import ConsumerCeiling, GeneratorCeiling
 from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadFailed, LoadPlan, LoadSetupError, OpenSchedule
 
 _SIZES_WITHOUT_A_WORKLOAD: Final = (100, 1024)
@@ -61,17 +61,17 @@ class _Attempts:
 def measure_ceilings(
     specification: Specification | None, launcher: Launcher, repeats: int, tell: Callable[[str], None]
 ) -> Ceilings:
-    """Measure in rounds; each round runs every pair of tasks and sink once, so that drift affects all equally."""
+    """Measure in rounds; each round runs every kind of tasks once, so that drift affects all equally."""
     attempts = _Attempts(tell)
     loads = _loads(specification, attempts.notes)
-    sending: list[tuple[LoadPlan, Sink, list[ProducerTrial]]] = [(*kind, []) for kind in _sending(loads, specification)]
+    sending: list[tuple[LoadPlan, list[ProducerTrial]]] = [(plan, []) for plan in _sending(loads, specification)]
     reading: list[tuple[LoadPlan, list[ConsumerTrial]]] = [(plan, []) for plan in _reading(loads)]
     for number in range(1, repeats + 1):
         round_text = f"{number}/{repeats}"
         sent: dict[str, ProducerTrial] = {}
-        for plan, sink, taken in sending:
-            trial = attempts.add(_name(plan, sink), round_text, taken, partial(at_full_speed, plan, sink, launcher))
-            if trial is not None and sink == "null_broker":
+        for plan, taken in sending:
+            trial = attempts.add(shape_of(plan).text, round_text, taken, partial(at_full_speed, plan, launcher))
+            if trial is not None:
                 sent[_key(plan)] = trial
         for plan, read in reading:
             # If the producers have no ceiling, a note says why, and consumers have nothing to read.
@@ -79,7 +79,7 @@ def measure_ceilings(
                 run = partial(reading_at_full_speed, plan, producers, launcher)
                 attempts.add(consumer_shape_of(plan).text, round_text, read, run)
     return Ceilings(
-        producers=[ceiling_of(plan, sink, taken) for plan, sink, taken in sending if taken],
+        producers=[ceiling_of(plan, taken) for plan, taken in sending if taken],
         consumers=[consumer_ceiling_of(plan, read) for plan, read in reading if read],
         notes=attempts.notes,
     )
@@ -88,12 +88,8 @@ def measure_ceilings(
 def names_of_ceilings(specification: Specification | None) -> list[str]:
     """The names of the ceilings that `measure_ceilings` would measure in each round."""
     loads = _loads(specification, [])
-    sending = [_name(plan, sink) for plan, sink in _sending(loads, specification)]
+    sending = [shape_of(plan).text for plan in _sending(loads, specification)]
     return sending + [consumer_shape_of(plan).text for plan in _reading(loads)]
-
-
-def _name(plan: LoadPlan, sink: Sink) -> str:
-    return f"{shape_of(plan).text}, against {sink.replace('_', ' ')}"
 
 
 def _key(plan: LoadPlan) -> str:
@@ -111,19 +107,18 @@ def _loads(specification: Specification | None, notes: list[str]) -> list[LoadPl
         return [_plain(FixedSize(size)) for size in _SIZES_WITHOUT_A_WORKLOAD]
     plans = [_plan_of(specification, cell) for cell in specification.cells]
     if any(plan.transactions is not None for plan in plans):
-        notes.append("no ceiling of transactional producers: no sink here knows transactions")
+        notes.append("no ceiling of transactional producers: the null broker knows none")
         plans = [plan for plan in plans if plan.transactions is None] or [_plain(plans[0].sizes)]
     return plans
 
 
-def _sending(loads: list[LoadPlan], specification: Specification | None) -> list[tuple[LoadPlan, Sink]]:
-    """One load for each producer shape of these loads, and one producer of each driver, with every possible sink."""
+def _sending(loads: list[LoadPlan], specification: Specification | None) -> list[LoadPlan]:
+    """One load for each producer shape of these loads, and one producer of each driver."""
     # Without consumers: pairs would need one consumer for each producer.
     alone = [replace(plan, groups=0, consumers_per_group=0, pairs=False) for plan in loads]
     plans = alone + [replace(plan, producers=1) for plan in (alone if specification is None else alone[:1])]
     plans += [wire for plan in list(plans) if (wire := _by_wire(plan)) is not None]
-    sinks: dict[str, tuple[Sink, ...]] = {"client": ("null_broker", "librdkafka_mock"), "wire": ("null_broker",)}
-    return [(plan, sink) for plan in {_key(plan): plan for plan in plans}.values() for sink in sinks[plan.driver]]
+    return list({_key(plan): plan for plan in plans}.values())
 
 
 def _plain(sizes: object) -> LoadPlan:

@@ -17,7 +17,7 @@ def print_calibration(calibration: Calibration, out: Path) -> None:
     console = Console(highlight=False)
     console.print("[bold]load generator[/], without a broker")
     for ceiling in calibration.ceilings:
-        console.print(_ceiling(ceiling), soft_wrap=True)
+        console.print(_figures(ceiling, ceiling.shape.text), soft_wrap=True)
     if calibration.consumer_ceilings:
         console.print("\n[bold]consumers[/], with all there to read")
     for read in calibration.consumer_ceilings:
@@ -44,10 +44,6 @@ def print_calibration(calibration: Calibration, out: Path) -> None:
     for note in calibration.notes:
         console.print(f"note: {escape(note)}", soft_wrap=True)
     console.print(f"calibration: {escape(str(out))}", soft_wrap=True)
-
-
-def _ceiling(ceiling: GeneratorCeiling) -> str:
-    return _figures(ceiling, f"{ceiling.shape.text}, against {ceiling.sink.replace('_', ' ')}")
 
 
 def _figures(ceiling: GeneratorCeiling | ConsumerCeiling, of: str) -> str:
