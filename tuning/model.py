@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+from .who_can_change import BY_SCOPE
 
 if TYPE_CHECKING:
     from .facts import Facts
@@ -57,6 +59,16 @@ Persistence = Literal[
     "file system",  # fixed when the file system is made
     "nothing",  # the knob is only checked, so nothing is persisted
 ]
+_USUAL: Final = cast("Persistence", "")
+_PERSISTENCE: Final[Mapping[Mechanism, Persistence]] = {
+    "sysctl": "sysctl.d",
+    "sysfs": "udev rule",
+    "mount": "fstab",
+    "swap": "fstab",
+    "unit": "systemd drop-in",
+    "login": "limits.d",
+    "advice": "nothing",
+}
 Group = Literal["memory", "limits", "storage", "disk", "network", "processor", "kernel"]
 
 
@@ -126,23 +138,31 @@ class Knob:
     id: str
     title: str
     group: Group
-    mechanism: Mechanism
-    path: str
-    """The file that holds the value; for a knob without such a file, the command that prints it."""
     unit: Unit
-    scope: Scope
-    comparison: Comparison
     recommend: Formula
     reason: str
     """One line: what goes wrong without it."""
     detail: str
     authorities: tuple[Authority, ...]
-    sources: tuple[Source, ...]
     risk: Risk
     risk_text: str
-    persistence: Persistence
-    capability: str
-    """Who can change it, and where: in containers, network namespaces, virtual machines."""
+    mechanism: Mechanism = "sysctl"
+    scope: Scope = "host"
+    comparison: Comparison = "equal"
+    path: str = ""
+    """The file that holds the value; for a knob without such a file, the command that prints it.
+
+    By default the file of the sysctl `id`.
+    """
+    sources: tuple[Source, ...] = ()
+    """By default those of the authorities."""
+    persistence: Persistence = _USUAL
+    """By default the usual one of the mechanism."""
+    capability: str = ""
+    """Who can change it, and where: in containers, network namespaces, virtual machines.
+
+    By default who can change most knobs of the scope.
+    """
     field: int | None = None
     """The index of this knob's number in a file of several numbers; the others stay as they are."""
     twin: str | None = None
@@ -152,6 +172,16 @@ class Knob:
     lifetime: Lifetime = Lifetime()
     observe: Observer | None = None
     """None when the file at `path` holds the value."""
+
+    def __post_init__(self) -> None:
+        defaults = {
+            "path": f"/proc/sys/{self.id.replace('.', '/')}",
+            "sources": tuple(dict.fromkeys(authority.source for authority in self.authorities)),
+            "persistence": _PERSISTENCE[self.mechanism],
+            "capability": BY_SCOPE[self.scope],
+        }
+        for name, value in defaults.items():
+            object.__setattr__(self, name, getattr(self, name) or value)
 
     @property
     def formula_in_words(self) -> str:

@@ -6,11 +6,12 @@ The scheduler comes first, because setting it resets the number of requests.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from ..formulas import disks as formulas
 from ..model import Authority, Knob
-from . import capability, sources
+from . import sources
 
 ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     39: ("disk.scheduler",),
@@ -24,16 +25,14 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     47: ("bdi.max_ratio",),
 }
 
+_knob = partial(Knob, group="disk", mechanism="sysfs", scope="disk")
+
 KNOBS: Final[tuple[Knob, ...]] = (
-    Knob(
+    _knob(
         id="disk.scheduler",
         title="I/O scheduler of the data disks",
-        group="disk",
-        mechanism="sysfs",
         path="/sys/block/{target}/queue/scheduler",
         unit="",
-        scope="disk",
-        comparison="equal",
         recommend=formulas.disk_scheduler,
         reason="Ordered requests make a spinning disk faster and a fast device slower.",
         detail="none passes requests directly to an SSD or NVMe device. mq-deadline merges and orders them for a "
@@ -47,18 +46,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.RHEL_SCHEDULER, sources.KERNEL_SCHEDULER),
         risk="low",
         risk_text="Without a scheduler, cgroup I/O weights have no effect on that disk.",
-        persistence="udev rule",
-        capability=capability.BLOCK_QUEUE,
     ),
-    Knob(
+    _knob(
         id="disk.nomerges",
         title="Merging of adjacent requests",
-        group="disk",
-        mechanism="sysfs",
         path="/sys/block/{target}/queue/nomerges",
         unit="count",
-        scope="disk",
-        comparison="equal",
         recommend=formulas.merging,
         reason="A log is written sequentially: with merging it needs a fraction of the requests.",
         detail="For random access, the search for a request to merge with is wasted, so databases with their own "
@@ -71,17 +64,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_BLOCK,),
         risk="low",
         risk_text="A program beside the broker that reads at random pays a little CPU time for each request.",
-        persistence="udev rule",
-        capability=capability.BLOCK_QUEUE,
     ),
-    Knob(
+    _knob(
         id="disk.read_ahead_kb",
         title="How far the kernel reads ahead",
-        group="disk",
-        mechanism="sysfs",
         path="/sys/block/{target}/queue/read_ahead_kb",
         unit="KiB",
-        scope="disk",
         comparison="at_least",
         recommend=formulas.read_ahead,
         reason="A consumer that catches up on a spinning disk waits for a seek every 128 KiB.",
@@ -92,20 +80,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("kernel default", "128 KiB", sources.KERNEL_BLOCK),
             Authority("TuneD throughput-performance", "4096 KiB, never less than there is", sources.TUNED),
         ),
-        sources=(sources.KERNEL_BLOCK, sources.TUNED),
         risk="low",
         risk_text="Random reads on the same disk read and cache more than they use.",
-        persistence="udev rule",
-        capability=capability.BLOCK_QUEUE,
     ),
-    Knob(
+    _knob(
         id="disk.nr_requests",
         title="Requests that may wait in the queue of a disk",
-        group="disk",
-        mechanism="sysfs",
         path="/sys/block/{target}/queue/nr_requests",
         unit="count",
-        scope="disk",
         comparison="at_least",
         recommend=formulas.requests,
         reason="A scheduler can only order the requests in its queue.",
@@ -120,17 +102,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_BLOCK,),
         risk="low",
         risk_text="Readers wait longer behind write-back in a longer queue.",
-        persistence="udev rule",
-        capability=capability.BLOCK_QUEUE,
     ),
-    Knob(
+    _knob(
         id="disk.max_sectors_kb",
         title="Largest request that is sent to a disk",
-        group="disk",
-        mechanism="sysfs",
         path="/sys/block/{target}/queue/max_sectors_kb",
         unit="KiB",
-        scope="disk",
         comparison="at_least",
         recommend=formulas.largest_request,
         reason="A segment written in small requests costs an interrupt for each request.",
@@ -140,21 +117,15 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("kernel default", "1280 KiB or more, within what the hardware takes", sources.KERNEL_BLOCK),
             Authority("saptune", "as configured, cut to max_hw_sectors_kb", sources.SAPTUNE_MANUAL),
         ),
-        sources=(sources.KERNEL_BLOCK, sources.SAPTUNE_MANUAL),
         risk="low",
         risk_text="A small read waits behind a larger write.",
-        persistence="udev rule",
-        capability=capability.BLOCK_QUEUE,
     ),
-    Knob(
+    _knob(
         id="disk.write_cache",
         title="The kernel's assumption about a disk's write cache",
-        group="disk",
         mechanism="advice",
         path="/sys/block/{target}/queue/write_cache",
         unit="",
-        scope="disk",
-        comparison="equal",
         recommend=formulas.write_cache,
         reason="Writing this file does not change the cache: it stops the flushes that make fsync durable.",
         detail="With write back the kernel flushes the device's cache when a program calls fsync, with write through "
@@ -166,59 +137,40 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_BLOCK,),
         risk="critical",
         risk_text="write through with a volatile cache loses synced data in a power cut.",
-        persistence="nothing",
-        capability=capability.BLOCK_QUEUE,
     ),
-    Knob(
+    _knob(
         id="disk.wbt_lat_usec",
         title="Read latency above which write-back is throttled",
-        group="disk",
-        mechanism="sysfs",
         path="/sys/block/{target}/queue/wbt_lat_usec",
         unit="microseconds",
-        scope="disk",
-        comparison="equal",
         recommend=formulas.writeback_throttling,
         reason="To keep reads fast, the kernel limits write-back below the disk's throughput.",
         detail="The kernel's target is 75 ms on spinning disks and 2 ms on others; it sends fewer writes when reads "
         "take longer, and -1 restores this default. 0 turns throttling off: more throughput for a broker whose "
         "consumers read from memory, slower reads for one whose consumers lag.",
         authorities=(Authority("kernel default", "75000 on HDD, 2000 elsewhere", sources.KERNEL_BLOCK),),
-        sources=(sources.KERNEL_BLOCK,),
         risk="medium",
         risk_text="Consumers that read from disk may starve behind write-back.",
-        persistence="udev rule",
-        capability=capability.BLOCK_QUEUE,
         only_if_named="reads may starve behind write-back: prove it on this host first",
     ),
-    Knob(
+    _knob(
         id="disk.rq_affinity",
         title="CPU on which a request is completed",
-        group="disk",
-        mechanism="sysfs",
         path="/sys/block/{target}/queue/rq_affinity",
         unit="count",
-        scope="disk",
-        comparison="equal",
         recommend=formulas.completion_affinity,
         reason="With many CPUs in one group, the few CPUs that take interrupts complete the requests of all.",
         detail="1 completes a request on any CPU that shares a cache with the requesting CPU, 2 on the requesting CPU. "
         "Drivers with a queue for each CPU do the latter anyway.",
         authorities=(Authority("kernel default", "1", sources.KERNEL_BLOCK),),
-        sources=(sources.KERNEL_BLOCK,),
         risk="low",
         risk_text="One more interrupt between CPUs for some requests.",
-        persistence="udev rule",
-        capability=capability.BLOCK_QUEUE,
     ),
-    Knob(
+    _knob(
         id="bdi.max_ratio",
         title="Share of all dirty pages that one disk may have",
-        group="disk",
-        mechanism="sysfs",
         path="/sys/block/{target}/bdi/max_ratio",
         unit="percent",
-        scope="disk",
         comparison="at_most",
         recommend=formulas.dirty_share,
         reason="One slow disk can use up the limit of dirty pages, and writers to other disks wait too.",
@@ -228,7 +180,5 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_BDI, sources.KERNEL_VM),
         risk="medium",
         risk_text="A burst on one disk is throttled earlier although memory is free.",
-        persistence="udev rule",
-        capability=capability.BLOCK_QUEUE,
     ),
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
+from .. import who_can_change
 from ..formulas import interfaces as formulas
 from ..model import Authority, Knob
-from . import capability, sources
+from . import sources
 
 ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     64: ("irq.affinity",),
@@ -18,11 +20,12 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     69: ("nic.mtu",),
 }
 
+_knob = partial(Knob, group="network", mechanism="sysfs")
+
 KNOBS: Final[tuple[Knob, ...]] = (
-    Knob(
+    _knob(
         id="nic.channels",
         title="Queues of a network interface",
-        group="network",
         mechanism="advice",
         path="ethtool -l {target}",
         unit="count",
@@ -41,13 +44,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk="medium",
         risk_text="The link goes down for a moment; every queue takes memory and interrupts.",
         persistence="link file",
-        capability=capability.INTERFACE,
         observe=formulas.observe_channels,
     ),
-    Knob(
+    _knob(
         id="nic.mtu",
         title="Largest packet of a network interface, in bytes",
-        group="network",
         mechanism="advice",
         path="/sys/class/net/{target}/mtu",
         unit="count",
@@ -62,17 +63,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk="high",
         risk_text="A hop with a smaller MTU that sends no ICMP error drops every full packet.",
         persistence="link file",
-        capability=capability.INTERFACE,
     ),
-    Knob(
+    _knob(
         id="irq.affinity",
         title="CPU that takes an interrupt of a network queue",
-        group="network",
-        mechanism="sysfs",
         path="/proc/irq/{target}/smp_affinity_list",
         unit="",
         scope="interrupt",
-        comparison="equal",
         recommend=formulas.interrupt_affinity,
         reason="Queues that share a CPU are no better than one queue; often CPU 0 takes all of them.",
         detail="Each queue gets a CPU of its own near the interface, also in a bond or bridge. Queues that are spread "
@@ -88,17 +85,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk="medium",
         risk_text="Interrupts that the kernel manages itself refuse the change.",
         persistence="nothing",
-        capability=capability.INTERFACE,
     ),
-    Knob(
+    _knob(
         id="nic.rps_cpus",
         title="CPUs that process packets of a receive queue",
-        group="network",
-        mechanism="sysfs",
         path="/sys/class/net/{target}/rps_cpus",
         unit="",
         scope="receive queue",
-        comparison="equal",
         recommend=formulas.receive_steering,
         reason="With fewer queues than CPUs, a few CPUs process all packets.",
         detail="The kernel hashes each connection to one of these CPUs (RPS). If each CPU has a queue, the hardware "
@@ -111,17 +104,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_SCALING,),
         risk="low",
         risk_text="An interrupt between CPUs for every batch of packets.",
-        persistence="udev rule",
-        capability=capability.INTERFACE,
     ),
-    Knob(
+    _knob(
         id="net.core.rps_sock_flow_entries",
         title="Connections whose CPU the kernel remembers",
-        group="network",
         mechanism="sysctl",
-        path="/proc/sys/net/core/rps_sock_flow_entries",
         unit="count",
-        scope="host",
         comparison="at_least",
         recommend=formulas.flow_table,
         reason="Without it, packets are processed on another CPU than the one that has the connection in its cache.",
@@ -135,14 +123,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_SCALING,),
         risk="low",
         risk_text="Four bytes for each entry.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_HOST,
+        capability=who_can_change.NETWORK_HOST,
     ),
-    Knob(
+    _knob(
         id="nic.rps_flow_cnt",
         title="Connections that a receive queue steers",
-        group="network",
-        mechanism="sysfs",
         path="/sys/class/net/{target}/rps_flow_cnt",
         unit="count",
         scope="receive queue",
@@ -158,18 +143,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_SCALING,),
         risk="low",
         risk_text="Eight bytes and more for each entry.",
-        persistence="udev rule",
-        capability=capability.INTERFACE,
     ),
-    Knob(
+    _knob(
         id="nic.xps_cpus",
         title="CPUs that send through a transmit queue",
-        group="network",
-        mechanism="sysfs",
         path="/sys/class/net/{target}/xps_cpus",
         unit="",
         scope="transmit queue",
-        comparison="equal",
         recommend=formulas.transmit_steering,
         reason="CPUs that send through one queue wait for its lock.",
         detail="Most drivers set a queue for each CPU when the interface comes up; that setting stays.",
@@ -183,7 +163,5 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_SCALING,),
         risk="low",
         risk_text="An uneven load of the CPUs may overload one queue.",
-        persistence="udev rule",
-        capability=capability.INTERFACE,
     ),
 )

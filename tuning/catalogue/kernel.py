@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from ..formulas import kernel as formulas
 from ..formulas.common import constant
 from ..model import Authority, Knob
-from . import capability, sources
+from . import sources
 
 ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     78: ("clock.sync",),
@@ -16,16 +17,15 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     80: ("kernel.panic_on_oops",),
 }
 
+_knob = partial(Knob, group="kernel")
+
 KNOBS: Final[tuple[Knob, ...]] = (
-    Knob(
+    _knob(
         id="clock.sync",
         title="Synchronisation of the clock with other hosts",
-        group="kernel",
         mechanism="advice",
         path="timedatectl show --property=NTPSynchronized",
         unit="",
-        scope="host",
-        comparison="equal",
         recommend=formulas.clock_sync,
         observe=formulas.observe_clock,
         reason="A latency measured between two hosts is wrong by the difference of their clocks.",
@@ -40,18 +40,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.REDPANDA, sources.TIUP),
         risk="low",
         risk_text="A clock that is stepped while a broker runs makes timestamps go backwards.",
-        persistence="nothing",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="kernel.core_pattern",
         title="Where the memory of a crashed process is written",
-        group="kernel",
         mechanism="advice",
-        path="/proc/sys/kernel/core_pattern",
         unit="",
-        scope="host",
-        comparison="equal",
         recommend=formulas.core_pattern,
         observe=formulas.observe_core_pattern,
         reason="A dump as large as the process, in the working directory, may fill the disk of the log.",
@@ -65,18 +59,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.CORE, sources.KERNEL_KERNEL),
         risk="medium",
         risk_text="Crash reports of other programs may depend on the current pattern.",
-        persistence="nothing",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="kernel.panic_on_oops",
         title="Whether an error in the kernel stops the machine",
-        group="kernel",
-        mechanism="sysctl",
-        path="/proc/sys/kernel/panic_on_oops",
         unit="count",
-        scope="host",
-        comparison="equal",
         recommend=constant(1, "1: replicas take over from a dead host, but not from one that half works"),
         reason="After an error in the kernel a broker may half work, and its cluster waits for it.",
         detail="The kernel kills the process in which the error happened, with the locks that the process holds. In a "
@@ -89,8 +76,6 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_KERNEL,),
         risk="medium",
         risk_text="Any error in the kernel takes the machine down at once, with unwritten data.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
         only_if_named="it trades unwritten data and a running machine for a clean failure: for clusters with replicas",
     ),
 )

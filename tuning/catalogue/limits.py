@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from ..formulas import limits as formulas
 from ..model import Authority, Knob
-from . import capability, sources
+from . import sources
 
 ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     18: ("fs.file-max",),
@@ -16,15 +17,13 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     24: ("fs.aio-max-nr",),
 }
 
+_knob = partial(Knob, group="limits")
+
 KNOBS: Final[tuple[Knob, ...]] = (
-    Knob(
+    _knob(
         id="fs.file-max",
         title="Open files of the whole host",
-        group="limits",
-        mechanism="sysctl",
-        path="/proc/sys/fs/file-max",
         unit="count",
-        scope="host",
         comparison="at_least",
         recommend=formulas.file_max,
         reason="Above it every open and accept on the host fails.",
@@ -41,17 +40,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_FS, sources.TIUP),
         risk="low",
         risk_text="Each open file costs about 1 KiB of kernel memory.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="fs.nr_open",
         title="Highest file limit that any process can have",
-        group="limits",
-        mechanism="sysctl",
-        path="/proc/sys/fs/nr_open",
         unit="count",
-        scope="host",
         comparison="at_least",
         recommend=formulas.nr_open,
         reason="A file limit above it is refused: the unit does not start, the login fails.",
@@ -64,17 +57,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_FS,),
         risk="low",
         risk_text="None known by itself.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="fs.aio-max-nr",
         title="Requests in flight of all programs that use libaio",
-        group="limits",
-        mechanism="sysctl",
-        path="/proc/sys/fs/aio-max-nr",
         unit="count",
-        scope="host",
         comparison="at_least",
         recommend=formulas.aio_max_nr,
         reason="Programs that use libaio fail to start when others have reserved all requests.",
@@ -90,13 +77,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_FS, sources.REDPANDA),
         risk="low",
         risk_text="Programs may pin more kernel memory for requests.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="login.nofile",
         title="Open files of a program that is started from a login",
-        group="limits",
         mechanism="login",
         path="/proc/self/limits",
         unit="count",
@@ -117,13 +101,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.PAM_LIMITS, sources.KAFKA_OS),
         risk="low",
         risk_text="With a limit above fs.nr_open no login would work, so Highwater refuses it.",
-        persistence="limits.d",
-        capability=capability.LOGIN,
     ),
-    Knob(
+    _knob(
         id="login.memlock",
         title="Memory that a program started from a login may lock",
-        group="limits",
         mechanism="login",
         path="/proc/self/limits",
         unit="bytes",
@@ -141,7 +122,5 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.IO_URING_REGISTER, sources.PAM_LIMITS),
         risk="low",
         risk_text="Each user may lock 64 MiB of the host's memory.",
-        persistence="limits.d",
-        capability=capability.LOGIN,
     ),
 )

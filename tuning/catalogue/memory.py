@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
+from .. import who_can_change
 from ..formulas import memory as formulas
 from ..formulas.common import constant
 from ..model import Authority, Knob
-from . import capability, sources
+from . import sources
 
 ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     1: ("vm.swappiness",),
@@ -29,16 +31,13 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     16: ("kernel.numa_balancing",),
 }
 
+_knob = partial(Knob, group="memory")
+
 KNOBS: Final[tuple[Knob, ...]] = (
-    Knob(
+    _knob(
         id="vm.swappiness",
         title="How readily the kernel swaps a process out to keep page cache",
-        group="memory",
-        mechanism="sysctl",
-        path="/proc/sys/vm/swappiness",
         unit="count",
-        scope="host",
-        comparison="equal",
         recommend=formulas.swappiness,
         reason="A broker swapped out stalls its clients; clean page cache is cheaper to drop.",
         detail="A log broker's memory is mostly clean page cache that can be read again. At the default of 60 the "
@@ -58,18 +57,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_VM, sources.CANONICAL),
         risk="low",
         risk_text="Other processes on the host keep idle memory longer.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="swap.devices",
         title="Swap devices and files in use",
-        group="memory",
         mechanism="swap",
         path="/proc/swaps",
         unit="",
-        scope="host",
-        comparison="equal",
         recommend=formulas.swap_devices,
         observe=formulas.observe_swap,
         reason="A request that needs a swapped page waits milliseconds for it.",
@@ -85,18 +79,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.TIUP, sources.REDPANDA, sources.ELASTIC_SWAP),
         risk="medium",
         risk_text="Without swap, too little memory ends in the OOM killer; size the host before turning it off.",
-        persistence="fstab",
-        capability=capability.SWAP,
+        capability=who_can_change.SWAP,
     ),
-    Knob(
+    _knob(
         id="vm.dirty_background_bytes",
         title="Unwritten data at which the kernel starts to write back",
-        group="memory",
-        mechanism="sysctl",
-        path="/proc/sys/vm/dirty_background_bytes",
         twin="vm.dirty_background_ratio",
         unit="bytes",
-        scope="host",
         comparison="about",
         recommend=formulas.dirty_background_bytes,
         reason="With a percentage of a large memory, the disk idles for seconds, then a burst fills its queue.",
@@ -115,18 +104,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_VM, sources.KAFKA_OS),
         risk="medium",
         risk_text="Too low a value writes the same file-system metadata more often.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="vm.dirty_bytes",
         title="Unwritten data at which writers have to wait",
-        group="memory",
-        mechanism="sysctl",
-        path="/proc/sys/vm/dirty_bytes",
         twin="vm.dirty_ratio",
         unit="bytes",
-        scope="host",
         comparison="about",
         recommend=formulas.dirty_bytes,
         reason="It limits the stall of one flush, and the loss in a power cut, to seconds of the disk's speed.",
@@ -148,17 +131,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk="medium",
         risk_text="An unreplicated broker may lose unwritten data up to the limit in a power cut; a lower limit "
         "throttles bursts earlier.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="vm.dirty_expire_centisecs",
         title="Age at which unwritten data has to be written",
-        group="memory",
-        mechanism="sysctl",
-        path="/proc/sys/vm/dirty_expire_centisecs",
         unit="centiseconds",
-        scope="host",
         comparison="at_most",
         recommend=constant(3000, "3000, the kernel's default of 30 s; a lower value stays"),
         reason="With a higher value, a crash loses data that could have been written long before.",
@@ -174,18 +151,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_VM, sources.TUNED),
         risk="low",
         risk_text="A lower value writes metadata more often.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="vm.dirty_writeback_centisecs",
         title="How often the kernel checks for data that is old enough to be written",
-        group="memory",
-        mechanism="sysctl",
-        path="/proc/sys/vm/dirty_writeback_centisecs",
         unit="centiseconds",
-        scope="host",
-        comparison="equal",
         recommend=constant(
             500, "500, the kernel's default of 5 s; 100 to 400 are as good", also=(100, 150, 200, 250, 300, 400)
         ),
@@ -202,17 +172,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_VM, sources.TUNED),
         risk="low",
         risk_text="Shorter intervals wake an idle host more often.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="vm.max_map_count",
         title="Memory mappings that one process may have",
-        group="memory",
-        mechanism="sysctl",
-        path="/proc/sys/vm/max_map_count",
         unit="count",
-        scope="host",
         comparison="at_least",
         recommend=formulas.max_map_count,
         reason='At the limit, brokers that map two index files per segment fail with "Map failed".',
@@ -232,17 +196,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KAFKA_OS, sources.KERNEL_VM),
         risk="low",
         risk_text="A faulty process may create more mappings before it fails.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="vm.min_free_kbytes",
         title="Memory that the kernel keeps free for allocations that cannot wait",
-        group="memory",
-        mechanism="sysctl",
-        path="/proc/sys/vm/min_free_kbytes",
         unit="KiB",
-        scope="host",
         comparison="at_least",
         recommend=formulas.min_free_kbytes,
         reason="Without a free page, the driver of a network card drops the packet.",
@@ -256,18 +214,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_VM,),
         risk="high",
         risk_text="Too high a value triggers the OOM killer at once, so the formula never exceeds 3 %.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
         only_if_named="only this project recommends it, and too high a value makes a host unusable",
     ),
-    Knob(
+    _knob(
         id="vm.watermark_scale_factor",
         title="How early the kernel frees memory in the background",
-        group="memory",
-        mechanism="sysctl",
-        path="/proc/sys/vm/watermark_scale_factor",
         unit="count",
-        scope="host",
         comparison="at_least",
         recommend=formulas.watermark_scale_factor,
         reason="When background reclaim starts too late, the writing process reclaims memory itself and waits.",
@@ -275,21 +227,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         "page cache fills memory, every write needs freed pages; a larger distance between the marks lets kswapd free "
         "enough pages before a burst. The allocstall counters in /proc/vmstat show whether writers reclaim memory.",
         authorities=(Authority("kernel default", "10", sources.KERNEL_VM),),
-        sources=(sources.KERNEL_VM,),
         risk="medium",
         risk_text="0.5 % of memory is no longer page cache.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="vm.vfs_cache_pressure",
         title="How readily the kernel drops names and inodes from its caches",
-        group="memory",
-        mechanism="sysctl",
-        path="/proc/sys/vm/vfs_cache_pressure",
         unit="count",
-        scope="host",
-        comparison="equal",
         recommend=formulas.vfs_cache_pressure,
         reason="When a segment is opened whose inode was dropped, the inode is read from disk again.",
         detail="A broker has three files for each segment. With very many files, page cache evicts their inodes; 50 "
@@ -299,21 +243,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("kernel default", "100", sources.KERNEL_VM),
             Authority("ScyllaDB", "2000", sources.SCYLLA),
         ),
-        sources=(sources.KERNEL_VM, sources.SCYLLA),
         risk="low",
         risk_text="Below 100 names and inodes take memory from page cache.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="vm.zone_reclaim_mode",
         title="Whether a memory node frees its own pages before it asks another",
-        group="memory",
-        mechanism="sysctl",
-        path="/proc/sys/vm/zone_reclaim_mode",
         unit="count",
-        scope="host",
-        comparison="equal",
         recommend=constant(0, "0, the kernel's default: page cache may lie on any node"),
         reason="When it is on, the kernel drops page cache on one node while another node has free memory.",
         detail="Reading data from the memory of the far node costs little, reading it from disk costs much. The "
@@ -326,18 +262,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_VM,),
         risk="low",
         risk_text="Programs bound to one node may find its memory full of others' page cache.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="vm.overcommit_memory",
         title="Whether programs may reserve more memory than the host has",
-        group="memory",
         mechanism="advice",
-        path="/proc/sys/vm/overcommit_memory",
         unit="count",
-        scope="host",
-        comparison="equal",
         recommend=constant(0, "0, the kernel's default, or 1; 2 only where somebody sized it", also=(1,)),
         reason="Under strict accounting mmap and fork fail while memory is free.",
         detail="Brokers map files, and Java reserves address space that it never uses; both count in mode 2 only. "
@@ -346,21 +276,15 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("kernel default", "0", sources.KERNEL_VM),
             Authority("TiUP", "0 or 1", sources.TIUP),
         ),
-        sources=(sources.KERNEL_VM, sources.TIUP),
         risk="medium",
         risk_text="Without strict accounting, too little memory ends in the OOM killer instead of a failed request.",
-        persistence="nothing",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="thp.enabled",
         title="Transparent huge pages",
-        group="memory",
         mechanism="sysfs",
         path="/sys/kernel/mm/transparent_hugepage/enabled",
         unit="",
-        scope="host",
-        comparison="equal",
         recommend=constant("madvise", "madvise: only for programs that ask"),
         reason="always causes compaction stalls in every process; never takes huge pages from programs that ask.",
         detail="The authorities contradict each other, so only a measurement can decide on a given host; madvise "
@@ -378,17 +302,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk="medium",
         risk_text="Other programs on the host may gain from always.",
         persistence="tmpfiles.d",
-        capability=capability.HOST_SYSFS,
+        capability=who_can_change.HOST_SYSFS,
     ),
-    Knob(
+    _knob(
         id="thp.defrag",
         title="Whether a page fault waits until a huge page is free",
-        group="memory",
         mechanism="sysfs",
         path="/sys/kernel/mm/transparent_hugepage/defrag",
         unit="",
-        scope="host",
-        comparison="equal",
         recommend=constant(
             "madvise", "madvise, the kernel's default; defer+madvise is as good", also=("defer+madvise", "defer")
         ),
@@ -404,17 +325,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk="low",
         risk_text="Programs that gain from huge pages get them later.",
         persistence="tmpfiles.d",
-        capability=capability.HOST_SYSFS,
+        capability=who_can_change.HOST_SYSFS,
     ),
-    Knob(
+    _knob(
         id="ksm.run",
         title="Merging of equal pages of different processes",
-        group="memory",
         mechanism="sysfs",
         path="/sys/kernel/mm/ksm/run",
         unit="count",
-        scope="host",
-        comparison="equal",
         recommend=constant(0, "0, the kernel's default: nothing is scanned", also=(2,)),
         reason="The scanner takes processor time and finds nothing in a broker's pages.",
         detail="It scans only memory that programs offer for merging, as virtual machines do. On a host with virtual "
@@ -427,17 +345,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk="low",
         risk_text="Virtual machines on the host stop sharing newly written pages.",
         persistence="tmpfiles.d",
-        capability=capability.HOST_SYSFS,
+        capability=who_can_change.HOST_SYSFS,
     ),
-    Knob(
+    _knob(
         id="kernel.numa_balancing",
         title="Migration of pages to the processors that use them",
-        group="memory",
-        mechanism="sysctl",
-        path="/proc/sys/kernel/numa_balancing",
         unit="count",
-        scope="host",
-        comparison="equal",
         recommend=formulas.numa_balancing,
         reason="The kernel unmaps pages to detect who uses them, and each of them costs the broker a page fault.",
         detail="It helps programs whose threads work on their own data. A broker's threads serve any connection, and "
@@ -452,7 +365,5 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_KERNEL,),
         risk="low",
         risk_text="Another program that is bound to no node may run far from its memory.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
     ),
 )

@@ -6,12 +6,14 @@ Reserved ports come before the port range that contains them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
+from .. import who_can_change
 from ..formulas import network as formulas
 from ..formulas.common import constant
 from ..model import Authority, Knob
-from . import capability, sources
+from . import sources
 
 ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     48: ("net.core.somaxconn",),
@@ -23,13 +25,12 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     63: ("net.netfilter.nf_conntrack_max",),
 }
 
+_knob = partial(Knob, group="network")
+
 KNOBS: Final[tuple[Knob, ...]] = (
-    Knob(
+    _knob(
         id="net.core.somaxconn",
         title="Longest queue of connections waiting to be accepted",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/core/somaxconn",
         unit="count",
         scope="network namespace",
         comparison="at_least",
@@ -48,17 +49,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_IP, sources.KAFKA_BROKER),
         risk="low",
         risk_text="None known by itself.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_NAMESPACE,
     ),
-    Knob(
+    _knob(
         id="net.core.netdev_max_backlog",
         title="Packets that may wait for one CPU to process them",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/core/netdev_max_backlog",
         unit="count",
-        scope="host",
         comparison="at_least",
         recommend=formulas.netdev_backlog,
         reason="The kernel drops packets beyond it before TCP sees them.",
@@ -68,57 +63,40 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("kernel default", "1000", sources.KERNEL_NET),
             Authority("Linux kernel, scaling", "1000 or 10000 with flow limits", sources.KERNEL_SCALING),
         ),
-        sources=(sources.KERNEL_NET, sources.KERNEL_SCALING),
         risk="low",
         risk_text="With a longer queue, an overload shows later.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_HOST,
+        capability=who_can_change.NETWORK_HOST,
     ),
-    Knob(
+    _knob(
         id="net.core.netdev_budget",
         title="Packets that one round of receiving may handle",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/core/netdev_budget",
         unit="count",
-        scope="host",
         comparison="at_least",
         recommend=formulas.netdev_budget,
         reason="Packets that are left when a round ends wait for the next round.",
         detail="The third column of /proc/net/softnet_stat counts rounds that this limit or "
         "net.core.netdev_budget_usecs cut short. A few are normal; raising the budget takes CPU time from the broker.",
         authorities=(Authority("kernel default", "300", sources.KERNEL_NET),),
-        sources=(sources.KERNEL_NET,),
         risk="low",
         risk_text="Packet reception occupies a CPU longer before other work runs on it.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_HOST,
+        capability=who_can_change.NETWORK_HOST,
     ),
-    Knob(
+    _knob(
         id="net.core.netdev_budget_usecs",
         title="Time that one round of receiving may take",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/core/netdev_budget_usecs",
         unit="microseconds",
-        scope="host",
         comparison="at_least",
         recommend=formulas.netdev_budget_time,
         reason="The budget that is spent first ends the round, so raising only one may have no effect.",
         detail="As net.core.netdev_budget, in time instead of packets.",
         authorities=(Authority("kernel default", "two ticks: 2000 to 20000 by the kernel's HZ", sources.KERNEL_NET),),
-        sources=(sources.KERNEL_NET,),
         risk="low",
         risk_text="Packet reception occupies a CPU longer before other work runs on it.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_HOST,
+        capability=who_can_change.NETWORK_HOST,
     ),
-    Knob(
+    _knob(
         id="net.core.rmem_max",
         title="Largest receive buffer that a program may ask for",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/core/rmem_max",
         unit="bytes",
         scope="network namespace",
         comparison="at_least",
@@ -135,15 +113,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_NET, sources.KERNEL_IP, sources.KAFKA_BROKER, sources.SAPTUNE),
         risk="low",
         risk_text="A program may use that much kernel memory per socket.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_READ_ONLY,
+        capability=who_can_change.NETWORK_READ_ONLY,
     ),
-    Knob(
+    _knob(
         id="net.core.wmem_max",
         title="Largest send buffer that a program may ask for",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/core/wmem_max",
         unit="bytes",
         scope="network namespace",
         comparison="at_least",
@@ -157,18 +131,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_NET, sources.KERNEL_IP, sources.KAFKA_BROKER, sources.SAPTUNE),
         risk="low",
         risk_text="A program may use that much kernel memory per socket.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_READ_ONLY,
+        capability=who_can_change.NETWORK_READ_ONLY,
     ),
-    Knob(
+    _knob(
         id="net.core.rmem_default",
         title="Initial receive buffer of a socket",
-        group="network",
         mechanism="advice",
-        path="/proc/sys/net/core/rmem_default",
         unit="bytes",
         scope="network namespace",
-        comparison="equal",
         recommend=formulas.socket_buffer_default,
         reason="TCP does not use it, so raising it affects only UDP.",
         detail="The middle number of net.ipv4.tcp_rmem overrides it for TCP.",
@@ -179,18 +149,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_IP, sources.KERNEL_NET),
         risk="low",
         risk_text="Every other socket of the host starts with the same size.",
-        persistence="nothing",
-        capability=capability.NETWORK_READ_ONLY,
+        capability=who_can_change.NETWORK_READ_ONLY,
     ),
-    Knob(
+    _knob(
         id="net.core.wmem_default",
         title="Initial send buffer of a socket",
-        group="network",
         mechanism="advice",
-        path="/proc/sys/net/core/wmem_default",
         unit="bytes",
         scope="network namespace",
-        comparison="equal",
         recommend=formulas.socket_buffer_default,
         reason="TCP does not use it, so raising it affects only UDP.",
         detail="The middle number of net.ipv4.tcp_wmem overrides it for TCP.",
@@ -201,18 +167,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_IP, sources.KERNEL_NET),
         risk="low",
         risk_text="Every other socket of the host starts with the same size.",
-        persistence="nothing",
-        capability=capability.NETWORK_READ_ONLY,
+        capability=who_can_change.NETWORK_READ_ONLY,
     ),
-    Knob(
+    _knob(
         id="net.core.default_qdisc",
         title="Queue of outgoing packets that new interfaces get",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/core/default_qdisc",
         unit="",
-        scope="host",
-        comparison="equal",
         recommend=formulas.queueing_discipline,
         reason="Packets sent in a burst overflow a small buffer on a long path.",
         detail="fq paces packets as bbr requests. An interface with several hardware queues gets one for each of them.",
@@ -223,40 +183,28 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_NET,),
         risk="medium",
         risk_text="More CPU time per packet than the simplest queue.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_HOST,
+        capability=who_can_change.NETWORK_HOST,
         only_if_named="it belongs to net.ipv4.tcp_congestion_control: prove both on this path first",
     ),
-    Knob(
+    _knob(
         id="net.ipv4.ip_local_reserved_ports",
         title="Ports that outgoing connections must not use",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/ipv4/ip_local_reserved_ports",
         unit="",
         scope="network namespace",
-        comparison="equal",
         recommend=formulas.reserved_ports,
         reason="If a client happens to use the broker's port, the broker cannot start.",
         detail="It matters only if the broker's port is within net.ipv4.ip_local_port_range, for example after "
         "widening that range. Ports that are reserved already stay reserved.",
         authorities=(Authority("kernel default", "none", sources.KERNEL_IP),),
-        sources=(sources.KERNEL_IP,),
         risk="low",
         risk_text="Fewer ports for outgoing connections.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_NAMESPACE,
         observe=formulas.observe_ports,
     ),
-    Knob(
+    _knob(
         id="net.ipv4.ip_local_port_range",
         title="Ports that outgoing connections may use",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/ipv4/ip_local_port_range",
         unit="",
         scope="network namespace",
-        comparison="equal",
         recommend=formulas.local_port_range,
         reason="A load generator cannot open more connections to one broker than it has ports.",
         detail="A broker accepts connections and uses few ports; a host with many clients uses one port for each "
@@ -269,17 +217,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_IP, sources.TUNED),
         risk="low",
         risk_text="Services on ports within the range may find them taken: reserve them.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_NAMESPACE,
     ),
-    Knob(
+    _knob(
         id="net.netfilter.nf_conntrack_max",
         title="Connections that the packet filter can remember",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/netfilter/nf_conntrack_max",
         unit="count",
-        scope="host",
         comparison="at_least",
         recommend=formulas.connection_tracking,
         reason="When the table is full, packets of new connections are dropped, and only the kernel log reports it.",
@@ -287,10 +229,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         "connections stay in the table for minutes, so each connection needs several entries. A notrack rule for the "
         "broker's port avoids the table.",
         authorities=(Authority("kernel default", "by memory, mostly 65536 or 262144", sources.KERNEL_CONNTRACK),),
-        sources=(sources.KERNEL_CONNTRACK,),
         risk="medium",
         risk_text="About 300 bytes for each entry; the hash table (nf_conntrack_buckets) should grow too.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_HOST,
+        capability=who_can_change.NETWORK_HOST,
     ),
 )

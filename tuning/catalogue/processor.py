@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
+from .. import who_can_change
 from ..formulas import processor as formulas
 from ..formulas.common import constant
 from ..model import Authority, Knob, Lifetime
-from . import capability, sources
+from . import sources
 
 ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     70: ("cpu.governor",),
@@ -25,8 +27,10 @@ _SCHEDULER_MOVED: Final = Lifetime(
     removed=(5, 13), text="moved to /sys/kernel/debug/sched; remove it from sysctl files and keep the default"
 )
 
+_knob = partial(Knob, group="kernel")
+
 KNOBS: Final[tuple[Knob, ...]] = (
-    Knob(
+    _knob(
         id="cpu.governor",
         title="Governor of the processor's frequency",
         group="processor",
@@ -34,7 +38,6 @@ KNOBS: Final[tuple[Knob, ...]] = (
         path="/sys/devices/system/cpu/cpufreq/{target}/scaling_governor",
         unit="",
         scope="frequency policy",
-        comparison="equal",
         recommend=formulas.governor,
         reason="The first requests after an idle period run at a low frequency.",
         detail="Every frequency policy is set, also those of hyper-threads. With intel_pstate or amd_pstate in active "
@@ -49,17 +52,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk="low",
         risk_text="More power and heat while the host is idle.",
         persistence="tmpfiles.d",
-        capability=capability.PROCESSOR,
     ),
-    Knob(
+    _knob(
         id="cpu.boost",
         title="Frequencies above the nominal one",
         group="processor",
         mechanism="sysfs",
         path="/sys/devices/system/cpu/cpufreq/boost",
         unit="count",
-        scope="host",
-        comparison="equal",
         recommend=formulas.boost,
         reason="If it stays off by mistake, the host loses a fifth of its speed.",
         detail="The boost depends on temperature and on the load of the other cores, so a benchmark repeats better "
@@ -73,16 +73,15 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk="low",
         risk_text="Speed varies with temperature.",
         persistence="tmpfiles.d",
-        capability=capability.PROCESSOR,
+        capability=who_can_change.PROCESSOR,
     ),
-    Knob(
+    _knob(
         id="cpu.idle_states",
         title="Exit latency of the deepest idle state",
         group="processor",
         mechanism="advice",
         path="/sys/devices/system/cpu/cpu0/cpuidle",
         unit="microseconds",
-        scope="host",
         comparison="at_most",
         recommend=formulas.idle_states,
         reason="A processor in a deep idle state handles the first packet about a hundred microseconds late.",
@@ -96,20 +95,17 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_CPUIDLE, sources.TUNED),
         risk="medium",
         risk_text="Heat and power as under full load, and less boost.",
-        persistence="nothing",
-        capability=capability.PROCESSOR,
+        capability=who_can_change.PROCESSOR,
         only_if_named="power and heat as under full load, all the time",
         observe=formulas.observe_idle_states,
     ),
-    Knob(
+    _knob(
         id="cpu.isolation",
         title="CPUs that the boot line isolates",
         group="processor",
         mechanism="advice",
         path="/proc/cmdline",
         unit="",
-        scope="host",
-        comparison="equal",
         recommend=formulas.isolation,
         reason="Isolated CPUs stay idle unless a program is bound to them.",
         detail="CPUAffinity= of the unit, or taskset, separates a load generator and a broker on one host well enough, "
@@ -122,18 +118,16 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk="high",
         risk_text="With a wrong boot line the host may not boot; the scheduler does not balance isolated CPUs.",
         persistence="boot line",
-        capability=capability.BOOT,
+        capability=who_can_change.BOOT,
         observe=formulas.observe_isolation,
     ),
-    Knob(
+    _knob(
         id="clock.source",
         title="Clock source of the kernel",
         group="processor",
         mechanism="sysfs",
         path="/sys/devices/system/clocksource/clocksource0/current_clocksource",
         unit="",
-        scope="host",
-        comparison="equal",
         recommend=formulas.clock_source,
         reason="Every record gets a timestamp; with hpet or acpi_pm each costs a system call and a slow bus access.",
         detail="A program reads tsc, and the clocks of KVM, Hyper-V and ARM guests, without entering the kernel. The "
@@ -146,17 +140,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk="medium",
         risk_text="If the hypervisor does not adjust tsc, the time of a guest jumps when the guest is migrated.",
         persistence="tmpfiles.d",
-        capability=capability.PROCESSOR,
+        capability=who_can_change.PROCESSOR,
     ),
-    Knob(
+    _knob(
         id="kernel.randomize_va_space",
         title="Address space layout randomization (ASLR)",
-        group="kernel",
         mechanism="advice",
-        path="/proc/sys/kernel/randomize_va_space",
         unit="count",
-        scope="host",
-        comparison="equal",
         recommend=constant(2, "2"),
         reason="Without it, a benchmark measures one accidental memory layout, and attackers can predict addresses.",
         detail="It is a security feature; benchmarks average over layouts by starting the program again.",
@@ -164,21 +154,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("kernel default", "2", sources.KERNEL_KERNEL),
             Authority("pyperf, for benchmarks", "2", sources.PYPERF),
         ),
-        sources=(sources.KERNEL_KERNEL, sources.PYPERF),
         risk="low",
         risk_text="None known.",
-        persistence="nothing",
-        capability=capability.HOST_ONLY,
     ),
-    Knob(
+    _knob(
         id="kernel.nmi_watchdog",
         title="Watchdog for CPUs that hang",
-        group="kernel",
-        mechanism="sysctl",
-        path="/proc/sys/kernel/nmi_watchdog",
         unit="count",
-        scope="host",
-        comparison="equal",
         recommend=constant(0, "0"),
         reason="It interrupts every CPU every few seconds and occupies a hardware counter that profilers need.",
         detail="The effect is far too small for a broker's client; it matters for measurements of microseconds.",
@@ -186,22 +168,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("kernel default", "1 on bare metal", sources.KERNEL_KERNEL),
             Authority("TuneD network-latency", "0", sources.TUNED),
         ),
-        sources=(sources.KERNEL_KERNEL, sources.TUNED),
         risk="low",
         risk_text="A CPU that hangs in the kernel is not noticed.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
         only_if_named="a CPU that hangs in the kernel is not noticed any more",
     ),
-    Knob(
+    _knob(
         id="kernel.timer_migration",
         title="Migration of timers from idle CPUs to busy ones",
-        group="kernel",
-        mechanism="sysctl",
-        path="/proc/sys/kernel/timer_migration",
         unit="count",
-        scope="host",
-        comparison="equal",
         recommend=constant(0, "0"),
         reason="A busy CPU runs the timers of other CPUs during a request.",
         detail="It lets idle CPUs stay asleep. The effect matters for measurements of microseconds.",
@@ -209,21 +183,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("kernel default", "1", sources.KERNEL_KERNEL),
             Authority("TuneD network-latency", "0", sources.TUNED),
         ),
-        sources=(sources.KERNEL_KERNEL, sources.TUNED),
         risk="low",
         risk_text="Idle CPUs wake more often.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
         only_if_named="more power, for a gain of microseconds",
     ),
-    Knob(
+    _knob(
         id="kernel.perf_event_max_sample_rate",
         title="Maximum number of profiler samples per second",
-        group="kernel",
-        mechanism="sysctl",
-        path="/proc/sys/kernel/perf_event_max_sample_rate",
         unit="count",
-        scope="host",
         comparison="at_most",
         recommend=constant(1, "1"),
         reason="A profiler that runs during a benchmark adds to its measurements.",
@@ -233,22 +200,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("kernel default", "100000", sources.KERNEL_KERNEL),
             Authority("pyperf, for benchmarks", "1", sources.PYPERF),
         ),
-        sources=(sources.KERNEL_KERNEL, sources.PYPERF),
         risk="low",
         risk_text="Sampling profilers and monitoring get no data.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
         only_if_named="sampling profilers and monitoring get no data",
     ),
-    Knob(
+    _knob(
         id="kernel.sched_min_granularity_ns",
         title="Shortest time slice of a task on a CPU",
-        group="kernel",
-        mechanism="sysctl",
-        path="/proc/sys/kernel/sched_min_granularity_ns",
         unit="count",
-        scope="host",
-        comparison="equal",
         recommend=formulas.left_to_its_kernel,
         reason="Older tuning guides set it, but current kernels do not have it.",
         detail="In nanoseconds. The scheduler of Linux 6.6 no longer has this concept.",
@@ -260,19 +219,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_SCHED_DEBUG,),
         risk="medium",
         risk_text="Longer time slices make short tasks wait.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
         lifetime=_SCHEDULER_MOVED,
     ),
-    Knob(
+    _knob(
         id="kernel.sched_migration_cost_ns",
         title="How long the cache of a task counts as warm after it ran",
-        group="kernel",
-        mechanism="sysctl",
-        path="/proc/sys/kernel/sched_migration_cost_ns",
         unit="count",
-        scope="host",
-        comparison="equal",
         recommend=formulas.left_to_its_kernel,
         reason="Older tuning guides set it, but current kernels do not have it.",
         detail="In nanoseconds.",
@@ -283,19 +235,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_SCHED_DEBUG,),
         risk="medium",
         risk_text="A task waits for its old CPU while others are idle.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
         lifetime=_SCHEDULER_MOVED,
     ),
-    Knob(
+    _knob(
         id="kernel.sched_wakeup_granularity_ns",
         title="How much earlier a waking task must be due to preempt a running one",
-        group="kernel",
-        mechanism="sysctl",
-        path="/proc/sys/kernel/sched_wakeup_granularity_ns",
         unit="count",
-        scope="host",
-        comparison="equal",
         recommend=formulas.left_to_its_kernel,
         reason="Older tuning guides set it, but current kernels do not have it.",
         detail="In nanoseconds. The scheduler of Linux 6.6 no longer has this concept.",
@@ -306,8 +251,6 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_SCHED_DEBUG,),
         risk="medium",
         risk_text="A woken task waits longer for its turn.",
-        persistence="sysctl.d",
-        capability=capability.HOST_ONLY,
         lifetime=_SCHEDULER_MOVED,
     ),
 )

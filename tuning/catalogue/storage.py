@@ -6,11 +6,13 @@ The value of a mount knob is the mount option itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
+from .. import who_can_change
 from ..formulas import storage as formulas
 from ..model import Authority, Knob, Lifetime
-from . import capability, sources
+from . import sources
 
 ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     28: ("filesystem.type",),
@@ -26,16 +28,15 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     38: ("storage.layout",),
 }
 
+_knob = partial(Knob, group="storage", mechanism="mount", scope="mount")
+
 KNOBS: Final[tuple[Knob, ...]] = (
-    Knob(
+    _knob(
         id="storage.layout",
         title="Layout of the data directories on disks",
-        group="storage",
         mechanism="advice",
         path="lsblk",
         unit="",
-        scope="mount",
-        comparison="equal",
         recommend=formulas.storage_layout,
         reason="Replication already stores copies; RAID stores them again with every write.",
         detail="With one directory for each disk, a broker loses only the partitions of a failed disk, and other "
@@ -43,22 +44,18 @@ KNOBS: Final[tuple[Knob, ...]] = (
         "everything when one disk fails. A rebuild loads the disks for hours. Use RAID 10 if you need a single large "
         "volume.",
         authorities=(Authority("Apache Kafka", "a disk for each; RAID costs write throughput", sources.KAFKA_OS),),
-        sources=(sources.KAFKA_OS,),
         risk="high",
         risk_text="A broker spreads partitions over disks by number, not by size: one disk may fill before the others.",
         persistence="file system",
-        capability=capability.MAKE,
+        capability=who_can_change.MAKE,
         observe=formulas.observe_layout,
     ),
-    Knob(
+    _knob(
         id="filesystem.type",
         title="File system of the data directories",
-        group="storage",
         mechanism="advice",
         path="/proc/self/mountinfo",
         unit="",
-        scope="mount",
-        comparison="equal",
         recommend=formulas.filesystem_type,
         reason="Copy-on-write and network file systems lose the advantage of sequential appends.",
         detail="Both ext4 and XFS append to preallocated extents with little journal traffic. Published measurements "
@@ -74,18 +71,15 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk="high",
         risk_text="A change needs a new file system, which destroys the data on the disk.",
         persistence="file system",
-        capability=capability.MAKE,
+        capability=who_can_change.MAKE,
         observe=formulas.observe_filesystem_type,
     ),
-    Knob(
+    _knob(
         id="filesystem.mkfs_options",
         title="Options with which an ext4 file system is made",
-        group="storage",
         mechanism="advice",
         path="dumpe2fs -h DEVICE",
         unit="",
-        scope="mount",
-        comparison="equal",
         recommend=formulas.mkfs_options,
         reason="By default, 5 % of each disk is reserved for root, and the journal writes more than necessary.",
         detail="-m 0 frees the blocks reserved for root, which a disk of segments does not need. fast_commit (Linux "
@@ -100,18 +94,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk="high",
         risk_text="mkfs destroys what is on the device; a kernel older than 5.10 cannot recover a fast commit.",
         persistence="file system",
-        capability=capability.MAKE,
+        capability=who_can_change.MAKE,
         observe=formulas.observe_mkfs_options,
     ),
-    Knob(
+    _knob(
         id="mount.fstab_source",
         title="How /etc/fstab names the data disk",
-        group="storage",
-        mechanism="mount",
         path="/etc/fstab",
         unit="",
-        scope="mount",
-        comparison="equal",
         recommend=formulas.fstab_source,
         reason="The kernel names disks in the order of detection: after a reboot sdb may be another disk.",
         detail="A UUID identifies the file system itself. x-systemd.device-timeout= limits how long a boot waits for a "
@@ -125,20 +115,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.FSTAB,),
         risk="high",
         risk_text="A wrong line in /etc/fstab can stop the next boot.",
-        persistence="fstab",
-        capability=capability.MOUNT,
         only_if_named="it replaces a line that somebody wrote, and a mistake in it stops the next boot",
         observe=formulas.observe_fstab_source,
     ),
-    Knob(
+    _knob(
         id="mount.noatime",
         title="No access times on the data directory's mount",
-        group="storage",
-        mechanism="mount",
         path="/proc/self/mountinfo",
         unit="",
-        scope="mount",
-        comparison="equal",
         recommend=formulas.mount_noatime,
         reason="With access times, reads of consumers cause writes to the disk.",
         detail="With relatime, Linux's default, the kernel still writes a file's access time once a day and after each "
@@ -151,19 +135,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KAFKA_OS, sources.KERNEL_EXT4),
         risk="low",
         risk_text="Programs that search files by last access get wrong results.",
-        persistence="fstab",
-        capability=capability.MOUNT,
         observe=formulas.observe_atime,
     ),
-    Knob(
+    _knob(
         id="mount.lazytime",
         title="Times of files in memory only, for up to a day",
-        group="storage",
-        mechanism="mount",
         path="/proc/self/mountinfo",
         unit="",
-        scope="mount",
-        comparison="equal",
         recommend=formulas.mount_lazytime,
         reason="A write changes the file's time, and so the journal: it may wait while the journal is committed.",
         detail="With lazytime the times of a file are written with its other changes, when it is synced, and once a "
@@ -174,21 +152,15 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk="low",
         risk_text="After a crash, times of files may be up to a day old. Retention uses them only for segments whose "
         "records have no timestamps.",
-        persistence="fstab",
-        capability=capability.MOUNT,
         only_if_named="it was measured on an emulated hard disk only; `highwater tune prove mount.lazytime` measures "
         "it on yours",
         observe=formulas.observe_lazytime,
     ),
-    Knob(
+    _knob(
         id="mount.discard",
         title="No discard of blocks at every deletion",
-        group="storage",
-        mechanism="mount",
         path="/proc/self/mountinfo",
         unit="",
-        scope="mount",
-        comparison="equal",
         recommend=formulas.mount_discard,
         reason="Retention deletes gigabytes at a time; discarding them at once stalls concurrent writes.",
         detail="fstrim.timer discards all free blocks at once, at a quiet time. Virtual disks that return space to "
@@ -201,19 +173,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_XFS, sources.KERNEL_EXT4, sources.FSTRIM),
         risk="low",
         risk_text="Without fstrim.timer a flash device gets slower, as it does not know its free blocks.",
-        persistence="fstab",
-        capability=capability.MOUNT,
         observe=formulas.observe_discard,
     ),
-    Knob(
+    _knob(
         id="mount.delalloc",
         title="Delayed allocation of ext4",
-        group="storage",
-        mechanism="mount",
         path="/proc/self/mountinfo",
         unit="",
-        scope="mount",
-        comparison="equal",
         recommend=formulas.delayed_allocation,
         reason="Without it, ext4 allocates blocks at every write, and segments get fragmented.",
         detail="It is ext4's default: blocks are allocated at write-back, in large extents. Advice for databases that "
@@ -226,19 +192,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KAFKA_OS, sources.KERNEL_EXT4),
         risk="low",
         risk_text="A power cut loses data that was not synced, as with any page cache.",
-        persistence="fstab",
-        capability=capability.MOUNT,
         observe=formulas.observe_delayed_allocation,
     ),
-    Knob(
+    _knob(
         id="mount.barrier",
         title="Flushes of the disk's cache by the file system",
-        group="storage",
-        mechanism="mount",
         path="/proc/self/mountinfo",
         unit="",
-        scope="mount",
-        comparison="equal",
         recommend=formulas.write_barrier,
         reason="Without flushes, a power cut loses synced data and may damage the file system itself.",
         detail="nobarrier is safe only if every cache below survives a power cut, and then a flush costs almost "
@@ -250,19 +210,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_EXT4, sources.KERNEL_XFS),
         risk="critical",
         risk_text="On a controller that executes every flush, fsync is as slow as the disk.",
-        persistence="fstab",
-        capability=capability.MOUNT,
         observe=formulas.observe_barrier,
     ),
-    Knob(
+    _knob(
         id="mount.data_writeback",
         title="ext4 without ordering of data and metadata",
-        group="storage",
-        mechanism="mount",
         path="/proc/self/mountinfo",
         unit="",
-        scope="mount",
-        comparison="equal",
         recommend=formulas.data_writeback,
         reason="With data=ordered, a journal commit waits until data is on the disk, and writers wait for the commit.",
         detail="Kafka verifies the unflushed end of its logs after a crash, so wrong bytes there do no harm; other "
@@ -274,20 +228,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KAFKA_OS, sources.KERNEL_EXT4),
         risk="high",
         risk_text="After a crash, new parts of files may contain old blocks of other files.",
-        persistence="fstab",
-        capability=capability.MOUNT,
         only_if_named="durability: after a crash, new parts of files may contain old blocks of other files",
         observe=formulas.observe_data_mode,
     ),
-    Knob(
+    _knob(
         id="mount.commit",
         title="How often ext4 commits its journal",
-        group="storage",
-        mechanism="mount",
         path="/proc/self/mountinfo",
         unit="",
-        scope="mount",
-        comparison="equal",
         recommend=formulas.journal_commit,
         reason="Every commit blocks writers for a moment; by default there is one every 5 s.",
         detail="Synced data is safe with any interval. The interval limits how much unsynced metadata, such as newly "
@@ -296,23 +244,17 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("kernel default", "commit=5", sources.KERNEL_EXT4),
             Authority("Apache Kafka", "higher for throughput, lower for less loss", sources.KAFKA_OS),
         ),
-        sources=(sources.KERNEL_EXT4, sources.KAFKA_OS),
         risk="medium",
         risk_text="A crash loses up to that many seconds of unsynced metadata.",
-        persistence="fstab",
-        capability=capability.MOUNT,
         only_if_named="durability: a crash may cost 30 s of unsynced metadata instead of 5",
         observe=formulas.observe_commit,
     ),
-    Knob(
+    _knob(
         id="mount.nobh",
         title="ext4 without buffer heads",
-        group="storage",
         mechanism="advice",
         path="/proc/self/mountinfo",
         unit="",
-        scope="mount",
-        comparison="equal",
         recommend=formulas.buffer_heads,
         reason="Tuning guides copy it from each other, but it has no effect.",
         detail="The option left ordering to the page cache in data=writeback mode. Kernels still accept the word, so "
@@ -321,8 +263,6 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_EXT4,),
         risk="low",
         risk_text="None: it does nothing.",
-        persistence="nothing",
-        capability=capability.MOUNT,
         # fs/ext4/super.c has it among the removed options from 3.4 on at the latest.
         lifetime=Lifetime(removed=(3, 4), text="ext4 accepts the word and ignores it; leave it out of /etc/fstab"),
         observe=formulas.observe_buffer_heads,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
+from .. import who_can_change
 from ..formulas import network as formulas
 from ..formulas.common import constant
 from ..model import Authority, Knob, Lifetime
-from . import capability, sources
+from . import sources
 
 ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     49: ("net.ipv4.tcp_max_syn_backlog",),
@@ -27,15 +29,13 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     61: ("net.ipv4.tcp_syncookies",),
 }
 
+_knob = partial(Knob, group="network", scope="network namespace")
+
 KNOBS: Final[tuple[Knob, ...]] = (
-    Knob(
+    _knob(
         id="net.ipv4.tcp_max_syn_backlog",
         title="Half-open connections on one listener",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/ipv4/tcp_max_syn_backlog",
         unit="count",
-        scope="network namespace",
         comparison="at_least",
         recommend=formulas.syn_backlog,
         reason="Beyond it, the kernel answers new connections with cookies, which lose TCP options, or not at all.",
@@ -50,18 +50,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_IP, sources.SAPTUNE),
         risk="low",
         risk_text="About 300 bytes of kernel memory for each half-open connection.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_NAMESPACE,
     ),
-    Knob(
+    _knob(
         id="net.ipv4.tcp_syncookies",
         title="Cookies for connections that find the SYN queue full",
-        group="network",
         mechanism="advice",
-        path="/proc/sys/net/ipv4/tcp_syncookies",
         unit="count",
-        scope="network namespace",
-        comparison="equal",
         recommend=constant(1, "1", also=(2,)),
         reason="With 0, a flood or a burst of clients blocks all new connections.",
         detail="1 sends cookies only when the queue is full, which never happens with a long enough queue. Some advice "
@@ -73,18 +67,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_IP,),
         risk="low",
         risk_text="Connections made with cookies have no window scaling if timestamps are off.",
-        persistence="nothing",
-        capability=capability.NETWORK_NAMESPACE,
     ),
-    Knob(
+    _knob(
         id="net.ipv4.tcp_rmem",
         title="Maximum TCP receive buffer of the kernel's autotuning",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/ipv4/tcp_rmem",
         field=2,
         unit="bytes",
-        scope="network namespace",
         comparison="at_least",
         recommend=formulas.tcp_buffer_max,
         reason="One connection cannot carry more than this per round trip.",
@@ -98,18 +86,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_IP,),
         risk="low",
         risk_text="Many slow connections may together reach net.ipv4.tcp_mem.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_NAMESPACE,
     ),
-    Knob(
+    _knob(
         id="net.ipv4.tcp_wmem",
         title="Maximum TCP send buffer of the kernel's autotuning",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/ipv4/tcp_wmem",
         field=2,
         unit="bytes",
-        scope="network namespace",
         comparison="at_least",
         recommend=formulas.tcp_buffer_max,
         reason="One connection cannot have more than this in flight.",
@@ -121,15 +103,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_IP,),
         risk="low",
         risk_text="Many slow connections may together reach net.ipv4.tcp_mem.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_NAMESPACE,
     ),
-    Knob(
+    _knob(
         id="net.ipv4.tcp_mem",
         title="Memory of all TCP buffers of the host",
-        group="network",
         mechanism="advice",
-        path="/proc/sys/net/ipv4/tcp_mem",
         field=2,
         unit="pages",
         scope="host",
@@ -144,21 +122,15 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("ScyllaDB perftune", "3 % of memory at most", sources.PERFTUNE),
             Authority("Oracle bpftune", "raised before it is exhausted", sources.BPFTUNE),
         ),
-        sources=(sources.KERNEL_IP, sources.PERFTUNE, sources.BPFTUNE),
         risk="high",
         risk_text="If it is too low, all connections stall together; if it is too high, buffers displace page cache.",
-        persistence="nothing",
-        capability=capability.NETWORK_HOST,
+        capability=who_can_change.NETWORK_HOST,
     ),
-    Knob(
+    _knob(
         id="net.ipv4.tcp_window_scaling",
         title="TCP windows beyond 64 KiB",
-        group="network",
         mechanism="advice",
-        path="/proc/sys/net/ipv4/tcp_window_scaling",
         unit="count",
-        scope="network namespace",
-        comparison="equal",
         recommend=constant(1, "1"),
         reason="Without it no connection carries more than 64 KiB per round trip, whatever the buffers.",
         detail="On by default. If it is off, somebody turned it off for a broken middlebox: repair the middlebox.",
@@ -169,37 +141,24 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_IP,),
         risk="low",
         risk_text="A middlebox that strips the option makes windows disagree.",
-        persistence="nothing",
-        capability=capability.NETWORK_NAMESPACE,
     ),
-    Knob(
+    _knob(
         id="net.ipv4.tcp_sack",
         title="Selective acknowledgement",
-        group="network",
         mechanism="advice",
-        path="/proc/sys/net/ipv4/tcp_sack",
         unit="count",
-        scope="network namespace",
-        comparison="equal",
         recommend=constant(1, "1"),
         reason="Without it, one lost packet makes a sender repeat packets that arrived.",
         detail="On by default. In 2019 many hosts turned it off as a workaround for a flaw that was fixed long ago.",
         authorities=(Authority("kernel default", "1", sources.KERNEL_IP),),
-        sources=(sources.KERNEL_IP,),
         risk="low",
         risk_text="None on an updated kernel.",
-        persistence="nothing",
-        capability=capability.NETWORK_NAMESPACE,
     ),
-    Knob(
+    _knob(
         id="net.ipv4.tcp_timestamps",
         title="TCP timestamps",
-        group="network",
         mechanism="advice",
-        path="/proc/sys/net/ipv4/tcp_timestamps",
         unit="count",
-        scope="network namespace",
-        comparison="equal",
         recommend=constant(1, "1", also=(2,)),
         reason="TCP measures round trips with them, and at 10 Gbit/s they distinguish old packets from new ones.",
         detail="1 has a random offset for each connection, 2 none.",
@@ -210,37 +169,23 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_IP,),
         risk="low",
         risk_text="12 bytes in every packet.",
-        persistence="nothing",
-        capability=capability.NETWORK_NAMESPACE,
     ),
-    Knob(
+    _knob(
         id="net.ipv4.tcp_moderate_rcvbuf",
         title="The kernel's autotuning of TCP receive buffers",
-        group="network",
         mechanism="advice",
-        path="/proc/sys/net/ipv4/tcp_moderate_rcvbuf",
         unit="count",
-        scope="network namespace",
-        comparison="equal",
         recommend=constant(1, "1"),
         reason="Without it every connection stays at the middle number of tcp_rmem.",
         detail="On by default; raising net.ipv4.tcp_rmem has no effect while it is off.",
         authorities=(Authority("kernel default", "1", sources.KERNEL_IP),),
-        sources=(sources.KERNEL_IP,),
         risk="low",
         risk_text="Buffers grow with demand, up to net.ipv4.tcp_mem together.",
-        persistence="nothing",
-        capability=capability.NETWORK_NAMESPACE,
     ),
-    Knob(
+    _knob(
         id="net.ipv4.tcp_slow_start_after_idle",
         title="Slow start after an idle period",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/ipv4/tcp_slow_start_after_idle",
         unit="count",
-        scope="network namespace",
-        comparison="equal",
         recommend=constant(0, "0"),
         reason="A producer that sends in bursts needs several extra round trips for each burst.",
         detail="After a pause of one retransmission timeout, a connection resets its congestion window. Between "
@@ -253,17 +198,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_IP, sources.TUNED),
         risk="low",
         risk_text="A burst loses packets if the path has become slower meanwhile.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_NAMESPACE,
     ),
-    Knob(
+    _knob(
         id="net.ipv4.tcp_notsent_lowat",
         title="Unsent data that the kernel accepts from a program",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/ipv4/tcp_notsent_lowat",
         unit="bytes",
-        scope="network namespace",
         comparison="at_most",
         recommend=constant(131_072, "128 KiB"),
         reason="Fetch responses of slow consumers fill send buffers, megabytes for each consumer.",
@@ -274,41 +213,26 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("kernel default", "no bound", sources.KERNEL_IP),
             Authority("TuneD network-throughput", "131072", sources.TUNED),
         ),
-        sources=(sources.KERNEL_IP, sources.TUNED),
         risk="low",
         risk_text="The kernel wakes the broker more often for each large response.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_NAMESPACE,
     ),
-    Knob(
+    _knob(
         id="net.ipv4.tcp_congestion_control",
         title="Congestion control of TCP",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/ipv4/tcp_congestion_control",
         unit="",
-        scope="network namespace",
-        comparison="equal",
         recommend=formulas.congestion_control,
         reason="On long paths, a single lost packet halves the rate of loss-based congestion control.",
         detail="bbr uses the measured rate and delay instead of losses. It helps between data centres. Within one it "
         "has no effect, or takes bandwidth from other connections. Compare on the path itself.",
         authorities=(Authority("kernel default", "cubic", sources.KERNEL_IP),),
-        sources=(sources.KERNEL_IP,),
         risk="medium",
         risk_text="Connections with another congestion control on the same link may get less bandwidth.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_NAMESPACE,
         only_if_named="it is unfair to other traffic on some paths: prove it on this one first",
     ),
-    Knob(
+    _knob(
         id="net.ipv4.tcp_retries2",
         title="Retransmissions before a silent connection is closed",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/ipv4/tcp_retries2",
         unit="count",
-        scope="network namespace",
         comparison="at_most",
         recommend=constant(8, "8"),
         reason="With 15, a connection to a host without power looks alive for a quarter of an hour.",
@@ -318,21 +242,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
             Authority("kernel default", "15; RFC 1122 asks for 8 at least", sources.KERNEL_IP),
             Authority("Elasticsearch", "5", sources.ELASTIC_RETRIES),
         ),
-        sources=(sources.KERNEL_IP, sources.ELASTIC_RETRIES),
         risk="medium",
         risk_text="A network failure of two minutes breaks connections that would survive with a higher value.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_NAMESPACE,
     ),
-    Knob(
+    _knob(
         id="net.ipv4.tcp_tw_recycle",
         title="Quick reuse of closed connections",
-        group="network",
-        mechanism="sysctl",
-        path="/proc/sys/net/ipv4/tcp_tw_recycle",
         unit="count",
-        scope="network namespace",
-        comparison="equal",
         recommend=constant(0, "0"),
         reason="It drops connections of clients behind one NAT address, and newer kernels do not have it.",
         detail="It compared timestamps of different hosts behind one NAT address and refused the older ones.",
@@ -343,8 +259,6 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.TCP_MANUAL, sources.KERNEL_TW_RECYCLE),
         risk="low",
         risk_text="Closed connections occupy their ports for a minute, as intended.",
-        persistence="sysctl.d",
-        capability=capability.NETWORK_NAMESPACE,
         lifetime=Lifetime(removed=(4, 12), text="remove it from sysctl files; net.ipv4.tcp_tw_reuse is for clients"),
     ),
 )

@@ -6,13 +6,14 @@ A change takes effect when the unit is restarted.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from ..formulas import units as formulas
 from ..formulas.common import constant
 from ..formulas.limits import nofile, threads
 from ..model import Authority, Knob
-from . import capability, sources
+from . import sources
 
 ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     17: ("unit.cpu_affinity", "unit.numa_policy"),
@@ -24,15 +25,14 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     27: ("unit.io_weight", "unit.cpu_weight"),
 }
 
+_knob = partial(Knob, group="limits", mechanism="unit", scope="unit")
+
 KNOBS: Final[tuple[Knob, ...]] = (
-    Knob(
+    _knob(
         id="unit.limit_nofile",
         title="Open files that the broker may have",
-        group="limits",
-        mechanism="unit",
         path="systemctl show {target} --property=LimitNOFILE",
         unit="count",
-        scope="unit",
         comparison="at_least",
         recommend=formulas.of_unit(nofile),
         observe=formulas.of_limit("LimitNOFILE", "nofile", formulas.by_default(1024)),
@@ -48,17 +48,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KAFKA_OS, sources.SYSTEMD_EXEC),
         risk="low",
         risk_text="Programs that close every possible descriptor at start take longer to start.",
-        persistence="systemd drop-in",
-        capability=capability.UNIT,
     ),
-    Knob(
+    _knob(
         id="unit.tasks_max",
         title="Processes and threads that the broker's unit may have",
-        group="limits",
-        mechanism="unit",
         path="systemctl show {target} --property=TasksMax",
         unit="count",
-        scope="unit",
         comparison="at_least",
         recommend=formulas.of_unit(threads),
         observe=formulas.of_property("TasksMax", formulas.as_tasks, formulas.default_tasks),
@@ -74,20 +69,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
             ),
             Authority("Elasticsearch", "4096", sources.ELASTIC_THREADS),
         ),
-        sources=(sources.SYSTEMD_RESOURCES, sources.ELASTIC_THREADS),
         risk="low",
         risk_text="A broker that leaks threads reaches the limit later.",
-        persistence="systemd drop-in",
-        capability=capability.UNIT,
     ),
-    Knob(
+    _knob(
         id="unit.limit_nproc",
         title="Processes and threads that the broker's user may have",
-        group="limits",
-        mechanism="unit",
         path="systemctl show {target} --property=LimitNPROC",
         unit="count",
-        scope="unit",
         comparison="at_least",
         recommend=formulas.of_unit(threads),
         observe=formulas.of_limit("LimitNPROC", "nproc", formulas.default_processes),
@@ -102,17 +91,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.SYSTEMD_EXEC, sources.ELASTIC_THREADS),
         risk="low",
         risk_text="The user may fill more of the host's process table.",
-        persistence="systemd drop-in",
-        capability=capability.UNIT,
     ),
-    Knob(
+    _knob(
         id="unit.limit_memlock",
         title="Memory that the broker may lock",
-        group="limits",
-        mechanism="unit",
         path="systemctl show {target} --property=LimitMEMLOCK",
         unit="bytes",
-        scope="unit",
         comparison="at_least",
         recommend=formulas.of_unit(formulas.memlock),
         observe=formulas.of_limit("LimitMEMLOCK", "memlock", formulas.by_default(8 * 2**20), show=formulas.show_bytes),
@@ -127,37 +111,26 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.SYSTEMD_EXEC, sources.IO_URING_REGISTER),
         risk="low",
         risk_text="Locked memory is not available for page cache.",
-        persistence="systemd drop-in",
-        capability=capability.UNIT,
     ),
-    Knob(
+    _knob(
         id="unit.oom_score_adjust",
         title="How unlikely the broker is killed when memory runs out",
-        group="limits",
-        mechanism="unit",
         path="systemctl show {target} --property=OOMScoreAdjust",
         unit="count",
-        scope="unit",
         comparison="at_most",
         recommend=formulas.of_unit(constant(-900, "-900: after nearly everything else, but before the kernel panics")),
         observe=formulas.of_property("OOMScoreAdjust", formulas.as_number, formulas.by_default(0)),
         reason="The broker is the largest process of its host, so the OOM killer kills it first.",
         detail="-1000 would exempt it completely, and a broker with a memory leak would bring down the whole host.",
         authorities=(Authority("systemd default", "0", sources.SYSTEMD_EXEC),),
-        sources=(sources.SYSTEMD_EXEC,),
         risk="low",
         risk_text="Another process is killed first, possibly the one that logins need.",
-        persistence="systemd drop-in",
-        capability=capability.UNIT,
     ),
-    Knob(
+    _knob(
         id="unit.memory_high",
         title="Memory above which the kernel throttles the broker's unit and reclaims its page cache",
-        group="limits",
-        mechanism="unit",
         path="systemctl show {target} --property=MemoryHigh",
         unit="bytes",
-        scope="unit",
         comparison="at_least",
         recommend=formulas.of_unit(formulas.memory_for_broker),
         observe=formulas.of_property(
@@ -170,17 +143,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_CGROUP, sources.SYSTEMD_RESOURCES),
         risk="medium",
         risk_text="Other programs get less memory.",
-        persistence="systemd drop-in",
-        capability=capability.UNIT,
     ),
-    Knob(
+    _knob(
         id="unit.memory_max",
         title="Memory at which the broker's unit is killed",
-        group="limits",
-        mechanism="unit",
         path="systemctl show {target} --property=MemoryMax",
         unit="bytes",
-        scope="unit",
         comparison="at_least",
         recommend=formulas.of_unit(formulas.memory_for_broker),
         observe=formulas.of_property(
@@ -193,17 +161,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_CGROUP, sources.SYSTEMD_RESOURCES),
         risk="medium",
         risk_text="Other programs get less memory.",
-        persistence="systemd drop-in",
-        capability=capability.UNIT,
     ),
-    Knob(
+    _knob(
         id="unit.memory_low",
         title="Memory of the broker's unit that is protected from reclaim for others",
-        group="limits",
         mechanism="advice",
         path="systemctl show {target} --property=MemoryLow",
         unit="bytes",
-        scope="unit",
         comparison="at_least",
         recommend=formulas.of_unit(formulas.memory_for_broker),
         observe=formulas.of_property("MemoryLow", formulas.as_memory, formulas.by_default(0), formulas.show_bytes),
@@ -214,17 +178,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_CGROUP, sources.SYSTEMD_RESOURCES),
         risk="medium",
         risk_text="Other services have less memory and may be killed for lack of it.",
-        persistence="nothing",
-        capability=capability.UNIT,
     ),
-    Knob(
+    _knob(
         id="unit.memory_swap_max",
         title="Swap that the broker's unit may use",
         group="memory",
-        mechanism="unit",
         path="systemctl show {target} --property=MemorySwapMax",
         unit="bytes",
-        scope="unit",
         comparison="at_most",
         recommend=formulas.of_unit(formulas.memory_swap_max),
         observe=formulas.of_property(
@@ -237,17 +197,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.SYSTEMD_RESOURCES, sources.KERNEL_CGROUP),
         risk="medium",
         risk_text="With too little memory, the OOM killer ends this unit.",
-        persistence="systemd drop-in",
-        capability=capability.UNIT,
     ),
-    Knob(
+    _knob(
         id="unit.io_weight",
         title="The broker's share of a busy disk",
-        group="limits",
-        mechanism="unit",
         path="systemctl show {target} --property=IOWeight",
         unit="count",
-        scope="unit",
         comparison="at_least",
         recommend=formulas.of_unit(formulas.io_weight),
         observe=formulas.of_property("IOWeight", formulas.as_number, formulas.by_default(100)),
@@ -258,17 +213,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_CGROUP, sources.SYSTEMD_RESOURCES),
         risk="low",
         risk_text="Other programs on the same disk wait longer while the broker writes.",
-        persistence="systemd drop-in",
-        capability=capability.UNIT,
     ),
-    Knob(
+    _knob(
         id="unit.cpu_weight",
         title="The broker's share of busy processors",
-        group="limits",
-        mechanism="unit",
         path="systemctl show {target} --property=CPUWeight",
         unit="count",
-        scope="unit",
         comparison="at_least",
         recommend=formulas.of_unit(constant(500, "500: five times the default of other units")),
         observe=formulas.of_property("CPUWeight", formulas.as_number, formulas.by_default(100)),
@@ -278,18 +228,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_CGROUP, sources.SYSTEMD_RESOURCES),
         risk="low",
         risk_text="Other services respond more slowly on a host without idle processors.",
-        persistence="systemd drop-in",
-        capability=capability.UNIT,
     ),
-    Knob(
+    _knob(
         id="unit.cpu_affinity",
         title="The processors that the broker runs on",
         group="processor",
-        mechanism="unit",
         path="systemctl show {target} --property=CPUAffinity",
         unit="",
-        scope="unit",
-        comparison="equal",
         recommend=formulas.of_unit(formulas.cpu_affinity),
         observe=formulas.of_property("CPUAffinity", formulas.as_word, formulas.by_default("all")),
         reason="A request that arrives on one memory node and is served on another crosses the link between them.",
@@ -302,19 +247,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_SCALING, sources.SYSTEMD_EXEC),
         risk="medium",
         risk_text="The broker has the processors of one node only.",
-        persistence="systemd drop-in",
-        capability=capability.UNIT,
         only_if_named="it gives up the processors of every other memory node: measure it first",
     ),
-    Knob(
+    _knob(
         id="unit.numa_policy",
         title="The memory nodes that the broker's memory and page cache come from",
         group="processor",
-        mechanism="unit",
         path="systemctl show {target} --property=NUMAPolicy",
         unit="",
-        scope="unit",
-        comparison="equal",
         recommend=formulas.of_unit(formulas.numa_policy),
         observe=formulas.of_property("NUMAPolicy", formulas.as_word, formulas.by_default("default")),
         reason="A broker that is bound to one node has only that node's memory as page cache.",
@@ -327,7 +267,5 @@ KNOBS: Final[tuple[Knob, ...]] = (
         sources=(sources.KERNEL_MEMORY_POLICY, sources.SYSTEMD_EXEC),
         risk="medium",
         risk_text="Some memory is on the far node.",
-        persistence="systemd drop-in",
-        capability=capability.UNIT,
     ),
 )

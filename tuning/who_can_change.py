@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 HOST_ONLY: Final = "root of the host or of a VM; a container sees it read-only or shares it with all others"
@@ -18,3 +19,18 @@ INTERFACE: Final = "root of the host or VM that owns the interface; what a virtu
 PROCESSOR: Final = "root of the bare-metal host; a hypervisor mostly hides or ignores it"
 BOOT: Final = "whoever owns the boot loader, and a restart of the machine"
 MAKE: Final = "root of the host or VM, before there is data: it destroys existing data"
+
+BY_SCOPE: Final[Mapping[str, str]] = {
+    "host": HOST_ONLY,
+    "network namespace": NETWORK_NAMESPACE,
+    "unit": UNIT,
+    "login": LOGIN,
+    "mount": MOUNT,
+    "disk": BLOCK_QUEUE,
+    "interface": INTERFACE,
+    "receive queue": INTERFACE,
+    "transmit queue": INTERFACE,
+    "frequency policy": PROCESSOR,
+    "interrupt": INTERFACE,
+}
+"""For most knobs of each scope."""
