@@ -15,17 +15,18 @@ import pytest
 from highwater.bench.gate.policy import Policy
 from highwater.bench.gate.run import Rules, gate_specification, judge_recorded, run_gate, write_gate
 from highwater.bench.gate.sides import Measured, Recorded, side_named
-from highwater.bench.runs.agenda import BlockAgenda, FinishedCells, Skipped, TrialOutcome
-from highwater.bench.trials.plan import Plan, make_plan
+from highwater.bench.runs.agenda import FinishedCells
+from highwater.bench.trials.plan import Plan, PlannedTrial, make_plan
 from highwater.bench.verify import disagreements
 from highwater.bench.workload.yaml_document import Document
 from highwater.common.errors import UsageError
 from highwater.results import checksums
 from highwater.results.gate import Gate
-from highwater.results.models import Environment, Manifest, RunStatus, TrialPlan, TrialSummary
+from highwater.results.models import Manifest, RunStatus, TrialPlan, TrialSummary
 from highwater.results.reader import RunResult
 from highwater.results.writer import ResultWriter
 from tests.bench.fakes import MINIMAL
+from tests.bench.made_up_runs import make_up
 from tests.bench.summaries import LATE, LOST, summary
 from tests.reports.sample_run import Sample, write_sample
 
@@ -55,47 +56,14 @@ class Runner:
         self.ran: list[int] = []
 
     def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells | None) -> Manifest:
-        writer = ResultWriter(out)
-        agenda = BlockAgenda(plan, finished_cells)
-        outcomes: list[TrialOutcome] = []
-        while (step := agenda.next(outcomes)) is not None:
-            if isinstance(step, Skipped):
-                outcomes.append(TrialOutcome(step.planned.plan.model_copy(update={"status": "skipped"}), None))
-                continue
-            for planned in step:
-                found = self.measure(planned.plan, len(self.directories))
-                status = (
-                    {"status": "done"} if found else {"status": "failed", "error": "the broker was killed by SIGKILL"}
-                )
-                outcomes.append(TrialOutcome(planned.plan.model_copy(update=status), found))
-                if found:
-                    writer.write_trial(found, [], [])
-        workload = plan.specification.workload
-        manifest = Manifest(
-            name=workload.name,
-            purpose="",
-            for_measurement=True,
-            created_utc="2026-01-01T00:00:00Z",
-            finished_utc="2026-01-01T00:01:00Z",
-            status=self.status,
-            exit_code=0,
-            workload=workload.as_document(),
-            workload_sha256=plan.specification.sha256,
-            workload_file="w.yaml",
-            argv=[],
-            cwd="/",
-            git=None,
-            seed=plan.seed,
-            axes=plan.specification.axes,
-            trials=[outcome.plan for outcome in outcomes],
-            versions={},
-        )
-        writer.write_manifest(manifest)
-        writer.write_environment(Environment(facts={"kernel_release": "6.1"}, tuning=[]))
+        def measure(planned: PlannedTrial) -> TrialSummary | None:
+            return self.measure(planned.plan, len(self.directories))
+
+        made = make_up(plan, out, finished_cells, measure, self.status, {"kernel_release": "6.1"})
         self.directories.append(out)
         self.seeds.append(plan.seed)
-        self.ran.append(sum(outcome.summary is not None for outcome in outcomes))
-        return manifest
+        self.ran.append(sum(trial.status == "done" for trial in made.trials))
+        return made
 
 
 def measuring(*ratios: float, **spoilt: Any) -> Measure:

@@ -10,14 +10,14 @@ import pytest
 from highwater.bench.prove import loads
 from highwater.bench.prove.proving import AS_IT_IS, duration_s, make_rounds, proofs_of_run, prove, until
 from highwater.bench.prove.subjects import Change, Subject
-from highwater.bench.runs.agenda import BlockAgenda, FinishedCells, Skipped, TrialOutcome
-from highwater.bench.trials.plan import Plan
+from highwater.bench.runs.agenda import FinishedCells
+from highwater.bench.trials.plan import Plan, PlannedTrial
 from highwater.bench.workload.specification import load_specification
 from highwater.common.errors import UsageError
-from highwater.results.models import Environment, Manifest, RunStatus
+from highwater.results.models import Manifest, RunStatus, TrialSummary
 from highwater.results.reader import RunResult
-from highwater.results.writer import ResultWriter
 from highwater.tuning.catalogue import KNOBS, find_knob
+from tests.bench.made_up_runs import make_up
 from tests.bench.summaries import summary
 
 
@@ -42,49 +42,19 @@ class Runner:
     def __call__(self, plan: Plan, out: Path, finished_cells: FinishedCells | None) -> Manifest:
         self.directories.append(out)
         chance = random.Random(1)
-        writer = ResultWriter(out)
-        agenda = BlockAgenda(plan, finished_cells)
-        outcomes: list[TrialOutcome] = []
-        while (step := agenda.next(outcomes)) is not None:
-            if isinstance(step, Skipped):
-                outcomes.append(TrialOutcome(step.planned.plan.model_copy(update={"status": "skipped"}), None))
-                continue
-            for planned in step:
-                settings = planned.cell.workload.host.settings
-                p99_ns = round((6e6 if self.slow in settings else 4e6) * (1 + chance.gauss(0, 0.01)))
-                found = summary(
-                    planned.plan.block,
-                    planned.plan.factors,
-                    p99_ns=p99_ns,
-                    role=planned.plan.role,
-                    trial_id=planned.plan.trial_id,
-                    durability_trades=["commit=60 on /data: 60 s"] if settings else [],
-                )
-                outcomes.append(TrialOutcome(planned.plan.model_copy(update={"status": "done"}), found))
-                writer.write_trial(found, [], [])
-        workload = plan.specification.workload
-        manifest = Manifest(
-            name=workload.name,
-            purpose="",
-            for_measurement=True,
-            created_utc="2026-01-01T00:00:00Z",
-            finished_utc="2026-01-01T00:01:00Z",
-            status=self.status,
-            exit_code=0,
-            workload=workload.as_document(),
-            workload_sha256=plan.specification.sha256,
-            workload_file="w.yaml",
-            argv=[],
-            cwd="/",
-            git=None,
-            seed=plan.seed,
-            axes=plan.specification.axes,
-            trials=[outcome.plan for outcome in outcomes],
-            versions={},
-        )
-        writer.write_environment(Environment(facts={}, tuning=[]))
-        writer.write_manifest(manifest)
-        return manifest
+
+        def measure(planned: PlannedTrial) -> TrialSummary:
+            settings = planned.cell.workload.host.settings
+            return summary(
+                planned.plan.block,
+                planned.plan.factors,
+                p99_ns=round((6e6 if self.slow in settings else 4e6) * (1 + chance.gauss(0, 0.01))),
+                role=planned.plan.role,
+                trial_id=planned.plan.trial_id,
+                durability_trades=["commit=60 on /data: 60 s"] if settings else [],
+            )
+
+        return make_up(plan, out, finished_cells, measure, self.status)
 
 
 def test_every_knob_has_a_load_and_every_load_loads() -> None:

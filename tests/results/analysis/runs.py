@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from highwater.results.models import Manifest, RunStatus, Scalar, TrialPlan, TrialSummary
+from highwater.results.models import RunStatus, Scalar, TrialPlan, TrialSummary
 from highwater.results.reader import RunResult
 from highwater.results.writer import ResultWriter
+from tests.results.manifests import manifest
 
 
 def run_of(
@@ -26,24 +27,14 @@ def run_of(
     missing = [_plan(summary.model_copy(update={"trial_id": "missing"}), "planned") for summary in summaries[:1]]
     writer = ResultWriter(directory)
     writer.write_manifest(
-        Manifest(
-            name="w",
-            purpose="",
+        manifest(
+            [*done, *(missing * unfinished)],
             for_measurement=for_measurement,
-            created_utc="2026-01-01T00:00:00Z",
             finished_utc=None,
             status=status,
-            exit_code=0,
             workload={"schema": "bench.workload/1", "name": "w", **workload},
-            workload_sha256="0" * 64,
-            workload_file="w.yaml",
             argv=["highwater", "bench", "run", "w.yaml", "--launcher", "process", "--trials", "3", "--out", "old"],
-            cwd="/",
-            git=None,
-            seed=1,
             axes=axes or {},
-            trials=[*done, *(missing * unfinished)],
-            versions={},
         )
     )
     for summary in summaries:

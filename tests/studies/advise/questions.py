@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from highwater.bench.runs.agenda import Agenda, BlockAgenda, Skipped, TrialOutcome
 from highwater.bench.trials.plan import Plan
 from highwater.bench.workload.model import Workload
-from highwater.results.models import Environment, Manifest, RunStatus, Scalar, TrialSummary
+from highwater.results.models import Environment, Manifest, RunStatus, TrialSummary
 from highwater.results.reader import RunResult
 from highwater.results.writer import ResultWriter
 from highwater.studies.advise.advising import MakeAgenda
+from tests.bench.made_up_runs import of_plan
 from tests.bench.summaries import LATE, summary
+from tests.results.manifests import manifest
 
 BASE: Final = """\
 schema: bench.workload/1
@@ -100,26 +102,8 @@ class Runner:
             made = self.change(made, workload)
             writer.write_trial(made, [], [])
             outcomes.append(TrialOutcome(planned.plan.model_copy(update={"status": "done"}), made))
-        axes: Mapping[str, list[Scalar]] = agenda.axes
-        manifest = Manifest(
-            name="quick",
-            purpose="",
-            for_measurement=True,
-            created_utc="2026-01-01T00:00:00Z",
-            finished_utc="2026-01-01T00:01:00Z",
-            status=status,
-            exit_code=0 if status == "done" else 130,
-            workload=plan.specification.workload.as_document(),
-            workload_sha256=plan.specification.sha256,
-            workload_file="w.yaml",
-            argv=[],
-            cwd="/",
-            git=None,
-            seed=plan.seed,
-            axes=dict(axes),
-            trials=[outcome.plan for outcome in outcomes],
-            versions={},
-        )
+        chosen = {"name": "quick", "axes": dict(agenda.axes), "exit_code": 0 if status == "done" else 130}
+        ran = manifest((outcome.plan for outcome in outcomes), status=status, **(of_plan(plan) | chosen))
         writer.write_environment(Environment(facts={}, tuning=[]))
-        writer.write_manifest(manifest)
-        return manifest
+        writer.write_manifest(ran)
+        return ran
