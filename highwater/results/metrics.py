@@ -9,17 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from highwater.common.errors import UsageError
 from highwater.common.nearest import nearest
 from highwater.common.units import duration_ns_text, duration_text, percent_text, rate_text, significant, size_text
 from highwater.results.analysis_file import Better
-from highwater.results.host import HostUse
 from highwater.results.lifetime import Start
-from highwater.results.models import Delivery, Latency, TrialSummary
+from highwater.results.models import Latency, TrialSummary
 from highwater.results.rebalance import KINDS, ChangeKind, MembershipChange
-from highwater.results.recovery import FaultRecovery
 
 # Metrics that are 0 unless something went wrong, and of 0 there is no ratio: for objectives, not for comparisons.
 COUNTS_OF_FATES: Final = ("delivery.", "errors")
@@ -79,6 +77,21 @@ class MetricDefinition:
         return self.name if re.search(rf"(^|[._]){self.unit}$", self.name) else f"{self.name}_{self.unit}"
 
 
+def at(path: str) -> Callable[[TrialSummary], Any]:
+    """Return a function that reads the figure at a path of attributes; it returns None if a part of it is None."""
+    names = path.split(".")
+
+    def read(summary: TrialSummary) -> Any:
+        found: Any = summary
+        for name in names:
+            if found is None:
+                return None
+            found = getattr(found, name)
+        return found
+
+    return read
+
+
 def _latencies(
     prefix: str, title: str, meaning: str, latency: Callable[[TrialSummary], Latency | None]
 ) -> list[MetricDefinition]:
@@ -110,30 +123,24 @@ def _latencies(
     ]
 
 
-def _host(
-    name: str, unit: str, better: Better, meaning: str, read: Callable[[HostUse], float | None], title: str = ""
-) -> MetricDefinition:
-    return MetricDefinition(name, unit, better, meaning, lambda summary: read(summary.host), title)
-
-
-def _fate(name: str, title: str, meaning: str, read: Callable[[Delivery], int]) -> MetricDefinition:
-    """The count of records with one fate; not known if the log was not checked."""
+def _fate(name: str, title: str, meaning: str) -> MetricDefinition:
+    """The count of records with one fate, which Delivery has by this name; not known if the log was not checked."""
 
     def known(summary: TrialSummary) -> float | None:
-        return read(summary.delivery) if summary.delivery.checked else None
+        return getattr(summary.delivery, name) if summary.delivery.checked else None
 
     return MetricDefinition(f"delivery.{name}", "records", "lower", meaning, known, title)
 
 
-def _recovery(name: str, title: str, meaning: str, read: Callable[[FaultRecovery], float | None]) -> MetricDefinition:
-    """The figure of a trial's worst fault; a trial that did not come back from each of its faults has none."""
+def _recovery(name: str, title: str, meaning: str) -> MetricDefinition:
+    """The figure, by its name in FaultRecovery, of a trial's worst fault; none if it did not come back from each."""
 
     def worst(summary: TrialSummary) -> float | None:
-        values = [read(fault) for fault in summary.recovery.faults] if summary.recovery else []
+        values = [getattr(fault, name) for fault in summary.recovery.faults] if summary.recovery else []
         known = [value for value in values if value is not None]
         return max(known) if values and len(known) == len(values) else None
 
-    return MetricDefinition(name, "s", "lower", f"faults: {meaning}", worst, title)
+    return MetricDefinition(f"recovery.{name}", "s", "lower", f"faults: {meaning}", worst, title)
 
 
 def _rebalance(
@@ -199,7 +206,7 @@ _DEFINITIONS: Final = (
         "per_s",
         "higher",
         "records acknowledged",
-        lambda summary: summary.achieved_per_s,
+        at("achieved_per_s"),
         "Throughput",
         follows_load=True,
     ),
@@ -208,32 +215,16 @@ _DEFINITIONS: Final = (
         "bytes_per_s",
         "higher",
         "value bytes acknowledged",
-        lambda summary: summary.achieved_bytes_per_s,
+        at("achieved_bytes_per_s"),
         "Throughput in bytes",
         follows_load=True,
     ),
-    MetricDefinition(
-        OFFERED,
-        "per_s",
-        "none",
-        "records due by the schedule",
-        lambda summary: summary.offered_per_s,
-        "Offered load",
-    ),
-    *_latencies("produce", "Produce latency", "acknowledged − due", lambda summary: summary.produce.response_ns),
-    *_latencies(
-        "produce.service", "Service latency", "acknowledged − sent", lambda summary: summary.produce.service_ns
-    ),
-    *_latencies("send_delay", "Lateness of sends", "sent − due", lambda summary: summary.produce.send_delay_ns),
-    *_latencies(
-        "e2e", "End-to-end latency", "received − due", lambda summary: summary.e2e.response_ns if summary.e2e else None
-    ),
-    *_latencies(
-        "txn.commit",
-        "Commit of a transaction",
-        "time to commit a transaction",
-        lambda summary: summary.transactions.commit_ns if summary.transactions else None,
-    ),
+    MetricDefinition(OFFERED, "per_s", "none", "records due by the schedule", at("offered_per_s"), "Offered load"),
+    *_latencies("produce", "Produce latency", "acknowledged − due", at("produce.response_ns")),
+    *_latencies("produce.service", "Service latency", "acknowledged − sent", at("produce.service_ns")),
+    *_latencies("send_delay", "Lateness of sends", "sent − due", at("produce.send_delay_ns")),
+    *_latencies("e2e", "End-to-end latency", "received − due", at("e2e.response_ns")),
+    *_latencies("txn.commit", "Commit of a transaction", "time to commit a transaction", at("transactions.commit_ns")),
     MetricDefinition(
         "consume.per_s",
         "per_s",
@@ -253,56 +244,23 @@ _DEFINITIONS: Final = (
         follows_load=True,
     ),
     MetricDefinition(
-        "lag.max",
-        "records",
-        "lower",
-        "acknowledged and not yet received, at its worst",
-        lambda summary: summary.lag_max,
-        "Largest lag",
+        "lag.max", "records", "lower", "acknowledged and not yet received, at its worst", at("lag_max"), "Largest lag"
     ),
     MetricDefinition(
         "backlog.drain_bytes_per_s",
         "bytes_per_s",
         "higher",
         "value bytes read while catching up",
-        lambda summary: summary.backlog.drain_bytes_per_s if summary.backlog else None,
+        at("backlog.drain_bytes_per_s"),
         "Catching up with the backlog",
     ),
+    _recovery("no_ack_s", "Time without any acknowledgement (whole seconds)", "seconds without an acknowledgement"),
+    _recovery("to_half_s", "Time until 50 % of the rate was back (to a second)", "until 50 % of the rate were back"),
+    _recovery("to_ninety_s", "Time until 90 % of the rate was back (to a second)", "until 90 % of the rate were back"),
+    _recovery("longest_wait_s", "Longest wait for an acknowledgement", "longest from due to acknowledged"),
+    _recovery("ended_after_s", "Time that the broker took to end", "from the request to end until the process ended"),
     _recovery(
-        "recovery.no_ack_s",
-        "Time without any acknowledgement (whole seconds)",
-        "seconds without an acknowledgement",
-        lambda fault: fault.no_ack_s,
-    ),
-    _recovery(
-        "recovery.to_half_s",
-        "Time until 50 % of the rate was back (to a second)",
-        "until 50 % of the rate were back",
-        lambda fault: fault.to_half_s,
-    ),
-    _recovery(
-        "recovery.to_ninety_s",
-        "Time until 90 % of the rate was back (to a second)",
-        "until 90 % of the rate were back",
-        lambda fault: fault.to_ninety_s,
-    ),
-    _recovery(
-        "recovery.longest_wait_s",
-        "Longest wait for an acknowledgement",
-        "longest from due to acknowledged",
-        lambda fault: fault.longest_wait_s,
-    ),
-    _recovery(
-        "recovery.ended_after_s",
-        "Time that the broker took to end",
-        "from the request to end until the process ended",
-        lambda fault: fault.ended_after_s,
-    ),
-    _recovery(
-        "recovery.consumer_gap_s",
-        "Time in which consumers received nothing (whole seconds)",
-        "seconds consumers got nothing",
-        lambda fault: fault.consumer_gap_s,
+        "consumer_gap_s", "Time in which consumers received nothing (whole seconds)", "seconds consumers got nothing"
     ),
     *(definition for do in KINDS for definition in _rebalances(do)),
     MetricDefinition(
@@ -310,49 +268,20 @@ _DEFINITIONS: Final = (
         "records",
         "lower",
         "records that no member of the group received",
-        lambda summary: summary.rebalances.skipped if summary.rebalances else None,
+        at("rebalances.skipped"),
         "Records that the group skipped",
     ),
     MetricDefinition(
-        "errors",
-        "records",
-        "lower",
-        "records that the client gave up",
-        lambda summary: summary.delivery.failed,
-        "Failed records",
+        "errors", "records", "lower", "records that the client gave up", at("delivery.failed"), "Failed records"
     ),
-    _fate("lost", "Lost records", "acknowledged and not received", lambda delivery: delivery.lost),
-    _fate(
-        "unread",
-        "Unread records",
-        "of those, still in the log when consumers' time was up",
-        lambda delivery: delivery.unread,
-    ),
-    _fate(
-        "duplicated",
-        "Duplicated records",
-        "received once more than needed, all groups",
-        lambda delivery: delivery.duplicated,
-    ),
-    _fate(
-        "reordered",
-        "Reordered records",
-        "received after a later one of their partition",
-        lambda delivery: delivery.reordered,
-    ),
-    _fate("corrupt", "Damaged records", "received and not what was sent", lambda delivery: delivery.corrupt),
-    _fate(
-        "aborted_received",
-        "Received records of aborted transactions",
-        "of aborted transactions, and received",
-        lambda delivery: delivery.aborted_received,
-    ),
+    _fate("lost", "Lost records", "acknowledged and not received"),
+    _fate("unread", "Unread records", "of those, still in the log when consumers' time was up"),
+    _fate("duplicated", "Duplicated records", "received once more than needed, all groups"),
+    _fate("reordered", "Reordered records", "received after a later one of their partition"),
+    _fate("corrupt", "Damaged records", "received and not what was sent"),
+    _fate("aborted_received", "Received records of aborted transactions", "of aborted transactions, and received"),
     MetricDefinition(
-        "partition.skew_ratio",
-        "ratio",
-        "none",
-        "busiest partition ÷ mean partition",
-        lambda summary: summary.partition_skew_ratio,
+        "partition.skew_ratio", "ratio", "none", "busiest partition ÷ mean partition", at("partition_skew_ratio")
     ),
     MetricDefinition(
         "steady.at_s",
@@ -367,49 +296,45 @@ _DEFINITIONS: Final = (
         "ratio",
         "lower",
         "busiest load task, of a core",
-        lambda summary: summary.generator.cpu_ratio_max,
+        at("generator.cpu_ratio_max"),
         "Generator CPU",
     ),
-    _host("host.cpu_ratio", "ratio", "lower", "all CPUs of the host", lambda host: host.cpu_ratio, "CPU of the host"),
-    _host(
-        "host.disk_write_bytes_per_s",
-        "bytes_per_s",
-        "none",
-        "the target's device",
-        lambda host: host.disk_write_bytes_per_s,
+    MetricDefinition(
+        "host.cpu_ratio", "ratio", "lower", "all CPUs of the host", at("host.cpu_ratio"), "CPU of the host"
     ),
-    _host(
-        "host.disk_read_bytes_per_s",
-        "bytes_per_s",
-        "none",
-        "the target's device",
-        lambda host: host.disk_read_bytes_per_s,
+    MetricDefinition(
+        "host.disk_write_bytes_per_s", "bytes_per_s", "none", "the target's device", at("host.disk_write_bytes_per_s")
     ),
-    _host("host.disk_util_ratio", "ratio", "none", "target's device busy", lambda host: host.disk_util_ratio),
-    _host(
+    MetricDefinition(
+        "host.disk_read_bytes_per_s", "bytes_per_s", "none", "the target's device", at("host.disk_read_bytes_per_s")
+    ),
+    MetricDefinition("host.disk_util_ratio", "ratio", "none", "target's device busy", at("host.disk_util_ratio")),
+    MetricDefinition(
         "host.disk_read_latency",
         "ns",
         "lower",
         "target's device, mean",
-        lambda host: host.disk_read_latency_ns,
+        at("host.disk_read_latency_ns"),
         "Mean read latency of the disk",
     ),
-    _host(
+    MetricDefinition(
         "host.disk_write_latency",
         "ns",
         "lower",
         "target's device, mean",
-        lambda host: host.disk_write_latency_ns,
+        at("host.disk_write_latency_ns"),
         "Mean write latency of the disk",
     ),
-    _host("host.net_received_bytes_per_s", "bytes_per_s", "none", "host", lambda host: host.net_received_bytes_per_s),
-    _host("host.net_sent_bytes_per_s", "bytes_per_s", "none", "host", lambda host: host.net_sent_bytes_per_s),
-    _host(
+    MetricDefinition(
+        "host.net_received_bytes_per_s", "bytes_per_s", "none", "host", at("host.net_received_bytes_per_s")
+    ),
+    MetricDefinition("host.net_sent_bytes_per_s", "bytes_per_s", "none", "host", at("host.net_sent_bytes_per_s")),
+    MetricDefinition(
         "host.io_pressure_some_ratio",
         "ratio",
         "lower",
         "share of time in which something waited for storage (PSI)",
-        lambda host: host.io_pressure_some_ratio,
+        at("host.io_pressure_some_ratio"),
         "Time in which something waited for storage",
     ),
     MetricDefinition(
@@ -417,7 +342,7 @@ _DEFINITIONS: Final = (
         "bytes",
         "lower",
         "memory that waits to be written, at its most: what a power cut takes",
-        lambda summary: summary.writeback.dirty_max_bytes if summary.writeback else None,
+        at("writeback.dirty_max_bytes"),
         "Most memory that waited to be written",
     ),
     MetricDefinition(
@@ -425,14 +350,14 @@ _DEFINITIONS: Final = (
         "bytes",
         "none",
         "by the target's device while the load ran",
-        lambda summary: summary.writeback.written_bytes if summary.writeback else None,
+        at("writeback.written_bytes"),
     ),
     MetricDefinition(
         "writeback.flush_s",
         "s",
         "lower",
         "writing out what was still in memory when the load had ended",
-        lambda summary: summary.writeback.flush_s if summary.writeback else None,
+        at("writeback.flush_s"),
         "Time to write out the rest of the log",
     ),
     MetricDefinition(
@@ -440,11 +365,11 @@ _DEFINITIONS: Final = (
         "ratio",
         "none",
         "share of fetched bytes that no device was read for",
-        lambda summary: summary.cache.served_ratio if summary.cache else None,
+        at("cache.served_ratio"),
         "Reads served from cache",
     ),
-    _host(
-        "system.cpu_ratio", "ratio", "lower", "CPU seconds per second", lambda host: host.system_cpu_ratio, "Broker CPU"
+    MetricDefinition(
+        "system.cpu_ratio", "ratio", "lower", "CPU seconds per second", at("host.system_cpu_ratio"), "Broker CPU"
     ),
     MetricDefinition(
         "system.cpu_s_per_gib",
@@ -454,23 +379,27 @@ _DEFINITIONS: Final = (
         _cpu_s_per_gib,
         "Broker CPU per GiB",
     ),
-    _host("system.rss_bytes", "bytes", "lower", "resident memory", lambda host: host.system_rss_bytes, "Broker memory"),
-    _start(
-        "system.start_s", "s", "Start", "from the start of its processes until it serves", lambda start: start.ready_s
+    MetricDefinition(
+        "system.rss_bytes", "bytes", "lower", "resident memory", at("host.system_rss_bytes"), "Broker memory"
     ),
-    _start(
+    MetricDefinition(
+        "system.start_s", "s", "lower", "from the start of its processes until it serves", at("start.ready_s"), "Start"
+    ),
+    MetricDefinition(
         "system.idle_rss_bytes",
         "bytes",
-        "Broker memory at rest",
+        "lower",
         "resident memory before the load",
-        lambda start: start.idle_rss_bytes,
+        at("start.idle_rss_bytes"),
+        "Broker memory at rest",
     ),
-    _start(
+    MetricDefinition(
         "system.peak_rss_bytes",
         "bytes",
-        "Broker memory at its most",
+        "lower",
         "resident memory at its most",
-        lambda start: start.peak_rss_bytes,
+        at("start.peak_rss_bytes"),
+        "Broker memory at its most",
     ),
     _start(
         "partition.make_s",
@@ -491,16 +420,11 @@ _DEFINITIONS: Final = (
         "s",
         "lower",
         "from its start, after it was ended, until all is there and one more record was acknowledged",
-        lambda summary: summary.restart.ready_s if summary.restart else None,
+        at("restart.ready_s"),
         "Start on its log",
     ),
     MetricDefinition(
-        "restart.cpu_s",
-        "s",
-        "lower",
-        "CPU seconds until then",
-        lambda summary: summary.restart.cpu_s if summary.restart else None,
-        "CPU of the start on its log",
+        "restart.cpu_s", "s", "lower", "CPU seconds until then", at("restart.cpu_s"), "CPU of the start on its log"
     ),
     MetricDefinition(
         "restart.partition_s",
@@ -515,7 +439,7 @@ _DEFINITIONS: Final = (
         "bytes_per_s",
         "higher",
         "value bytes of the log, read from the disk without a broker",
-        lambda summary: summary.cold_read_bytes_per_s,
+        at("cold_read_bytes_per_s"),
         "Reading the log without a broker",
     ),
     MetricDefinition(

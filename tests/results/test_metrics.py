@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import inspect
+import re
+from typing import get_args
+
 import pytest
+from pydantic import BaseModel
 
 from highwater.common.errors import UsageError
+from highwater.results import metrics
 from highwater.results.metrics import METRICS, metric, values_of
-from highwater.results.models import Backlog, SteadyState, Transactions
+from highwater.results.models import Backlog, SteadyState, Transactions, TrialSummary
 from tests.bench.summaries import summary
 
 
@@ -15,6 +21,18 @@ def test_every_name_tells_its_unit_or_has_one_in_the_table() -> None:
     for name, definition in METRICS.items():
         assert definition.name == name
         assert definition.better in ("lower", "higher", "none")
+
+
+def test_each_path_leads_to_a_field_of_a_summary() -> None:
+    paths = re.findall(r'\bat\("([a-z_0-9.]+)"\)', inspect.getsource(metrics))
+    assert len(paths) > 30
+    for path in paths:
+        model: type[BaseModel] | None = TrialSummary
+        for name in path.split("."):
+            assert model is not None, path
+            annotation = model.model_fields[name].annotation
+            kinds = [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
+            model = next((kind for kind in kinds if issubclass(kind, BaseModel)), None)
 
 
 def test_what_can_be_the_best_has_a_title_in_words() -> None:
