@@ -56,93 +56,82 @@ class _Schema(NamedTuple):
     response: _Struct
 
 
-_PARTITION_STATE: Final = _Struct(
+def _struct(name: str, *fields: _Field) -> _Struct:
+    return _Struct(name, fields)
+
+
+def _each(name: str, *fields: _Field) -> _Array:
+    """An array of structures."""
+    return _Array(_Struct(name, fields))
+
+
+_PARTITION_STATE: Final = _struct(
     "LeaderAndIsrPartitionState",
-    (
-        _Field("topic_name", "string", until=1),
-        _Field("partition_index", "int32"),
-        _Field("controller_epoch", "int32"),
-        _Field("leader", "int32"),
-        _Field("leader_epoch", "int32"),
-        _Field("isr", _Array("int32")),
-        _Field("partition_epoch", "int32"),
-        _Field("replicas", _Array("int32")),
-        _Field("adding_replicas", _Array("int32"), since=3),
-        _Field("removing_replicas", _Array("int32"), since=3),
-        _Field("is_new", "bool", since=1, default=False),
-        _Field("leader_recovery_state", "int8", since=6, default=0),
-    ),
+    _Field("topic_name", "string", until=1),
+    _Field("partition_index", "int32"),
+    _Field("controller_epoch", "int32"),
+    _Field("leader", "int32"),
+    _Field("leader_epoch", "int32"),
+    _Field("isr", _Array("int32")),
+    _Field("partition_epoch", "int32"),
+    _Field("replicas", _Array("int32")),
+    _Field("adding_replicas", _Array("int32"), since=3),
+    _Field("removing_replicas", _Array("int32"), since=3),
+    _Field("is_new", "bool", since=1, default=False),
+    _Field("leader_recovery_state", "int8", since=6, default=0),
 )
 
-_PARTITION_ERROR: Final = _Struct(
+_PARTITION_ERROR: Final = _struct(
     "LeaderAndIsrPartitionError",
-    (
-        _Field("topic_name", "string", until=4),
-        _Field("partition_index", "int32"),
-        _Field("error_code", "error_code"),
-    ),
+    _Field("topic_name", "string", until=4),
+    _Field("partition_index", "int32"),
+    _Field("error_code", "error_code"),
 )
 
 _LEADER_AND_ISR: Final = _Schema(
     api_key=4,
     max_version=7,
     flexible_from=4,
-    request=_Struct(
+    request=_struct(
         "LeaderAndIsrRequest",
-        (
-            _Field("controller_id", "int32"),
-            _Field("is_k_raft_controller", "bool", since=7, default=False),
-            _Field("controller_epoch", "int32"),
-            _Field("broker_epoch", "int64", since=2, default=-1),
-            _Field("type", "int8", since=5),
-            _Field("ungrouped_partition_states", _Array(_PARTITION_STATE), until=1),
-            _Field(
-                "topic_states",
-                _Array(
-                    _Struct(
-                        "LeaderAndIsrTopicState",
-                        (
-                            _Field("topic_name", "string"),
-                            _Field("topic_id", "uuid", since=5),
-                            _Field("partition_states", _Array(_PARTITION_STATE)),
-                        ),
-                    )
-                ),
-                since=2,
+        _Field("controller_id", "int32"),
+        _Field("is_k_raft_controller", "bool", since=7, default=False),
+        _Field("controller_epoch", "int32"),
+        _Field("broker_epoch", "int64", since=2, default=-1),
+        _Field("type", "int8", since=5),
+        _Field("ungrouped_partition_states", _Array(_PARTITION_STATE), until=1),
+        _Field(
+            "topic_states",
+            _each(
+                "LeaderAndIsrTopicState",
+                _Field("topic_name", "string"),
+                _Field("topic_id", "uuid", since=5),
+                _Field("partition_states", _Array(_PARTITION_STATE)),
             ),
-            _Field(
-                "live_leaders",
-                _Array(
-                    _Struct(
-                        "LeaderAndIsrLiveLeader",
-                        (
-                            _Field("broker_id", "int32"),
-                            _Field("host_name", "string"),
-                            _Field("port", "int32"),
-                        ),
-                    )
-                ),
+            since=2,
+        ),
+        _Field(
+            "live_leaders",
+            _each(
+                "LeaderAndIsrLiveLeader",
+                _Field("broker_id", "int32"),
+                _Field("host_name", "string"),
+                _Field("port", "int32"),
             ),
         ),
     ),
-    response=_Struct(
+    response=_struct(
         "LeaderAndIsrResponse",
-        (
-            _Field("error_code", "error_code"),
-            _Field("partition_errors", _Array(_PARTITION_ERROR), until=4),
-            _Field(
-                "topics",
-                _Array(
-                    _Struct(
-                        "LeaderAndIsrTopicError",
-                        (
-                            _Field("topic_id", "uuid"),
-                            _Field("partition_errors", _Array(_PARTITION_ERROR)),
-                        ),
-                    )
-                ),
-                since=5,
+        _Field("error_code", "error_code"),
+        _Field("partition_errors", _Array(_PARTITION_ERROR), until=4),
+        _Field(
+            "topics",
+            _each(
+                "LeaderAndIsrTopicError",
+                _Field("topic_id", "uuid"),
+                _Field("partition_errors", _Array(_PARTITION_ERROR)),
             ),
+            since=5,
         ),
     ),
 )
@@ -151,192 +140,130 @@ _STOP_REPLICA: Final = _Schema(
     api_key=5,
     max_version=4,
     flexible_from=2,
-    request=_Struct(
+    request=_struct(
         "StopReplicaRequest",
-        (
-            _Field("controller_id", "int32"),
-            _Field("is_k_raft_controller", "bool", since=4, default=False),
-            _Field("controller_epoch", "int32"),
-            _Field("broker_epoch", "int64", since=1, default=-1),
-            _Field("delete_partitions", "bool", until=2),
-            _Field(
-                "ungrouped_partitions",
-                _Array(
-                    _Struct(
-                        "StopReplicaPartitionV0",
-                        (
-                            _Field("topic_name", "string"),
-                            _Field("partition_index", "int32"),
-                        ),
-                    )
+        _Field("controller_id", "int32"),
+        _Field("is_k_raft_controller", "bool", since=4, default=False),
+        _Field("controller_epoch", "int32"),
+        _Field("broker_epoch", "int64", since=1, default=-1),
+        _Field("delete_partitions", "bool", until=2),
+        _Field(
+            "ungrouped_partitions",
+            _each("StopReplicaPartitionV0", _Field("topic_name", "string"), _Field("partition_index", "int32")),
+            until=0,
+        ),
+        _Field(
+            "topics",
+            _each("StopReplicaTopicV1", _Field("name", "string"), _Field("partition_indexes", _Array("int32"))),
+            since=1,
+            until=2,
+        ),
+        _Field(
+            "topic_states",
+            _each(
+                "StopReplicaTopicState",
+                _Field("topic_name", "string"),
+                _Field(
+                    "partition_states",
+                    _each(
+                        "StopReplicaPartitionState",
+                        _Field("partition_index", "int32"),
+                        _Field("leader_epoch", "int32", default=-1),
+                        _Field("delete_partition", "bool"),
+                    ),
                 ),
-                until=0,
             ),
-            _Field(
-                "topics",
-                _Array(
-                    _Struct(
-                        "StopReplicaTopicV1",
-                        (
-                            _Field("name", "string"),
-                            _Field("partition_indexes", _Array("int32")),
-                        ),
-                    )
-                ),
-                since=1,
-                until=2,
-            ),
-            _Field(
-                "topic_states",
-                _Array(
-                    _Struct(
-                        "StopReplicaTopicState",
-                        (
-                            _Field("topic_name", "string"),
-                            _Field(
-                                "partition_states",
-                                _Array(
-                                    _Struct(
-                                        "StopReplicaPartitionState",
-                                        (
-                                            _Field("partition_index", "int32"),
-                                            _Field("leader_epoch", "int32", default=-1),
-                                            _Field("delete_partition", "bool"),
-                                        ),
-                                    )
-                                ),
-                            ),
-                        ),
-                    )
-                ),
-                since=3,
-            ),
+            since=3,
         ),
     ),
-    response=_Struct(
+    response=_struct(
         "StopReplicaResponse",
-        (
-            _Field("error_code", "error_code"),
-            _Field(
-                "partition_errors",
-                _Array(
-                    _Struct(
-                        "StopReplicaPartitionError",
-                        (
-                            _Field("topic_name", "string"),
-                            _Field("partition_index", "int32"),
-                            _Field("error_code", "error_code"),
-                        ),
-                    )
-                ),
+        _Field("error_code", "error_code"),
+        _Field(
+            "partition_errors",
+            _each(
+                "StopReplicaPartitionError",
+                _Field("topic_name", "string"),
+                _Field("partition_index", "int32"),
+                _Field("error_code", "error_code"),
             ),
         ),
     ),
 )
 
-_METADATA_PARTITION_STATE: Final = _Struct(
+_METADATA_PARTITION_STATE: Final = _struct(
     "UpdateMetadataPartitionState",
-    (
-        _Field("topic_name", "string", until=4),
-        _Field("partition_index", "int32"),
-        _Field("controller_epoch", "int32"),
-        _Field("leader", "int32"),
-        _Field("leader_epoch", "int32"),
-        _Field("isr", _Array("int32")),
-        _Field("zk_version", "int32"),
-        _Field("replicas", _Array("int32")),
-        _Field("offline_replicas", _Array("int32"), since=4),
-    ),
+    _Field("topic_name", "string", until=4),
+    _Field("partition_index", "int32"),
+    _Field("controller_epoch", "int32"),
+    _Field("leader", "int32"),
+    _Field("leader_epoch", "int32"),
+    _Field("isr", _Array("int32")),
+    _Field("zk_version", "int32"),
+    _Field("replicas", _Array("int32")),
+    _Field("offline_replicas", _Array("int32"), since=4),
 )
 
 _UPDATE_METADATA: Final = _Schema(
     api_key=6,
     max_version=8,
     flexible_from=6,
-    request=_Struct(
+    request=_struct(
         "UpdateMetadataRequest",
-        (
-            _Field("controller_id", "int32"),
-            _Field("is_k_raft_controller", "bool", since=8, default=False),
-            _Field("type", "int8", since=8, default=0, tag=0),
-            _Field("controller_epoch", "int32"),
-            _Field("broker_epoch", "int64", since=5, default=-1),
-            _Field("ungrouped_partition_states", _Array(_METADATA_PARTITION_STATE), until=4),
-            _Field(
-                "topic_states",
-                _Array(
-                    _Struct(
-                        "UpdateMetadataTopicState",
-                        (
-                            _Field("topic_name", "string"),
-                            _Field("topic_id", "uuid", since=7),
-                            _Field("partition_states", _Array(_METADATA_PARTITION_STATE)),
-                        ),
-                    )
-                ),
-                since=5,
+        _Field("controller_id", "int32"),
+        _Field("is_k_raft_controller", "bool", since=8, default=False),
+        _Field("type", "int8", since=8, default=0, tag=0),
+        _Field("controller_epoch", "int32"),
+        _Field("broker_epoch", "int64", since=5, default=-1),
+        _Field("ungrouped_partition_states", _Array(_METADATA_PARTITION_STATE), until=4),
+        _Field(
+            "topic_states",
+            _each(
+                "UpdateMetadataTopicState",
+                _Field("topic_name", "string"),
+                _Field("topic_id", "uuid", since=7),
+                _Field("partition_states", _Array(_METADATA_PARTITION_STATE)),
             ),
-            _Field(
-                "live_brokers",
-                _Array(
-                    _Struct(
-                        "UpdateMetadataBroker",
-                        (
-                            _Field("id", "int32"),
-                            _Field("v0_host", "string", until=0),
-                            _Field("v0_port", "int32", until=0),
-                            _Field(
-                                "endpoints",
-                                _Array(
-                                    _Struct(
-                                        "UpdateMetadataEndpoint",
-                                        (
-                                            _Field("port", "int32"),
-                                            _Field("host", "string"),
-                                            _Field("listener", "string", since=3),
-                                            _Field("security_protocol", "int16"),
-                                        ),
-                                    )
-                                ),
-                                since=1,
-                            ),
-                            _Field("rack", "string", since=2, is_nullable=True),
-                        ),
-                    )
+            since=5,
+        ),
+        _Field(
+            "live_brokers",
+            _each(
+                "UpdateMetadataBroker",
+                _Field("id", "int32"),
+                _Field("v0_host", "string", until=0),
+                _Field("v0_port", "int32", until=0),
+                _Field(
+                    "endpoints",
+                    _each(
+                        "UpdateMetadataEndpoint",
+                        _Field("port", "int32"),
+                        _Field("host", "string"),
+                        _Field("listener", "string", since=3),
+                        _Field("security_protocol", "int16"),
+                    ),
+                    since=1,
                 ),
+                _Field("rack", "string", since=2, is_nullable=True),
             ),
         ),
     ),
-    response=_Struct("UpdateMetadataResponse", (_Field("error_code", "error_code"),)),
+    response=_struct("UpdateMetadataResponse", _Field("error_code", "error_code")),
 )
 
 _CONTROLLED_SHUTDOWN: Final = _Schema(
     api_key=7,
     max_version=3,
     flexible_from=3,
-    request=_Struct(
-        "ControlledShutdownRequest",
-        (
-            _Field("broker_id", "int32"),
-            _Field("broker_epoch", "int64", since=2, default=-1),
-        ),
+    request=_struct(
+        "ControlledShutdownRequest", _Field("broker_id", "int32"), _Field("broker_epoch", "int64", since=2, default=-1)
     ),
-    response=_Struct(
+    response=_struct(
         "ControlledShutdownResponse",
-        (
-            _Field("error_code", "error_code"),
-            _Field(
-                "remaining_partitions",
-                _Array(
-                    _Struct(
-                        "RemainingPartition",
-                        (
-                            _Field("topic_name", "string"),
-                            _Field("partition_index", "int32"),
-                        ),
-                    )
-                ),
-            ),
+        _Field("error_code", "error_code"),
+        _Field(
+            "remaining_partitions",
+            _each("RemainingPartition", _Field("topic_name", "string"), _Field("partition_index", "int32")),
         ),
     ),
 )
