@@ -155,9 +155,9 @@ class Knob:
     By default the file of the sysctl `id`.
     """
     sources: tuple[Source, ...] = ()
-    """By default those of the authorities."""
+    """The sources of the authorities by default."""
     persistence: Persistence = _USUAL
-    """By default the usual one of the mechanism."""
+    """The usual one of the mechanism by default."""
     capability: str = ""
     """Who can change it, and where: in containers, network namespaces, virtual machines.
 
