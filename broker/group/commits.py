@@ -49,6 +49,7 @@ class Commits:
 
         def written(error: ErrorCode) -> None:
             committed.end_commit(order, accepted, is_written=not error)
+            self._count(accepted, error)
             answer(outcomes | dict.fromkeys(accepted, COMMIT_ERRORS.get(error, error)))
 
         self._groups.append(group_id, _offset_records(group_id, accepted), written)
@@ -100,6 +101,7 @@ class Commits:
         def written(error: ErrorCode) -> None:
             if error:
                 take_back()
+            self._count(accepted, error)
             answer(outcomes | dict.fromkeys(accepted, COMMIT_ERRORS.get(error, error)))
 
         self._groups.append(group_id, _offset_records(group_id, accepted), written, producer, by_version_2=by_version_2)
@@ -120,6 +122,9 @@ class Commits:
                 self._groups.bury(group_id, group, [])
         if not groups:
             self._groups.undecided.pop(producer_id, None)
+
+    def _count(self, offsets: Offsets, error: ErrorCode) -> None:
+        self._groups.counters.offsets_committed += 0 if error else len(offsets)
 
     def _is_short(self, metadata: str) -> bool:
         return len(metadata) <= self._max_metadata_length and fits(metadata)

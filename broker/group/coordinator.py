@@ -48,6 +48,7 @@ class GroupCoordinator:
         self.topic_deleted = self._groups.topic_deleted
         self.partitions_deleted = self._groups.partitions_deleted
         self.close = self._groups.close
+        self.counters = self._groups.counters
         self.commits = Commits(self._groups, config.integer("offset.metadata.max.bytes"))
         self._session_timeouts_ms = range(
             config.integer("group.min.session.timeout.ms"), config.integer("group.max.session.timeout.ms") + 1
@@ -208,6 +209,11 @@ class GroupCoordinator:
         elif self.topic.is_loading:
             error = ErrorCode.coordinator_load_in_progress
         return error, [group.members for group in self._groups.by_id.values()]
+
+    @property
+    def offset_count(self) -> int:
+        """The committed offsets of all these groups."""
+        return sum(len(group.offsets) for group in self._groups.by_id.values())
 
     def delete(self, group_id: str, answer: Callable[[ErrorCode], None]) -> None:
         group = self._groups.by_id.get(group_id)

@@ -25,6 +25,7 @@ from highwater.broker.group.consumer.group import ConsumerGroup
 from highwater.broker.group.consumer.membership import ConsumerMembership
 from highwater.broker.group.consumer.migration import MigrationPolicy
 from highwater.broker.group.consumer.settings import consumer_settings
+from highwater.broker.group.counters import GroupCounters
 from highwater.broker.group.events import Answer, Effect, Now, Store, Work
 from highwater.broker.group.kept import KeptGroups, kept_groups
 from highwater.broker.group.offsets import GroupOffsets
@@ -83,8 +84,12 @@ class Groups:
         self.by_id: dict[str, Group] = {}
         self.undecided: dict[int, set[str]] = {}
         """The groups with offsets in the open transaction of each producer id."""
+        self.counters = GroupCounters()
         self._settings = GroupSettings(
-            config.integer("group.initial.rebalance.delay.ms"), config.integer("group.max.size"), lambda: str(uuid4())
+            config.integer("group.initial.rebalance.delay.ms"),
+            config.integer("group.max.size"),
+            lambda: str(uuid4()),
+            self.counters,
         )
         self._common_settings = consumer_settings(config)
         self._own_settings: Mapping[str, ConsumerSettings] = {}
@@ -200,6 +205,7 @@ class Groups:
         is_deletion: bool = False,
     ) -> None:
         """Append tombstones for removed offsets, and for the group if it is of no more use, or deleted."""
+        self.counters.offsets_removed += len(removed)
         tombstones: list[KeyValue] = [(encode_offset_key(OffsetKey(group_id, *key)), None) for key in removed]
         members = group.members
         if (is_deletion or members.is_unused) and group.offsets.is_empty:
@@ -232,7 +238,9 @@ class Groups:
         now_ms = self._clock_guard.now_ms()
         if now_ms is not None:
             for group_id, group in tuple(self.by_id.items()):
-                self.bury(group_id, group, group.offsets.expire(group.members, now_ms, self._retention_ms))
+                expired = group.offsets.expire(group.members, now_ms, self._retention_ms)
+                self.counters.offsets_expired += len(expired)
+                self.bury(group_id, group, expired)
         self._schedule_expiry()
 
     def _schedule_expiry(self) -> None:

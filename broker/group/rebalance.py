@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, Self, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.group.counters import GroupCounters
 from highwater.broker.group.embedded import subscribed_topics
 from highwater.broker.group.events import (
     NO_STATE_TIMESTAMP,
@@ -60,6 +61,7 @@ class GroupSettings(NamedTuple):
     max_size: int
     new_id: Callable[[], str]
     """Returns a text that is different on each call."""
+    counters: GroupCounters
 
 
 class _InitialDelay(NamedTuple):
@@ -240,6 +242,7 @@ class Rebalance:
             self._prepare_rebalance(f"the assignment could not be stored: {error.name}", now)
             return
         self._enter(GroupState.STABLE, now)
+        self._settings.counters.classic_rebalances += 1
         for member in self.members:
             member.assignment = assignments[member.member_id]
             if self._answer_sync(member, self.assigned(member)):

@@ -12,6 +12,7 @@ from typing import Final
 
 from highwater.broker.counters import BrokerCounters, Histogram, RequestCounters, TopicCounters
 from highwater.broker.metrics.exposition import NO_LABELS, family, family_samples, histogram_family
+from highwater.broker.metrics.group_page import group_page
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
 from highwater.common.prometheus_text import Labels
@@ -67,6 +68,7 @@ def page(node: Node) -> Iterator[str]:
     yield from _topics(counters)
     yield from _requests(counters)
     yield from _broker(node)
+    yield from group_page(node.groups)
     if node.member is not None:
         from highwater.broker.metrics.cluster_page import (
             cluster_page,  # imported here, as a broker that runs alone does not need it

@@ -169,6 +169,9 @@ class EventQueue:
         else:
             if records:
                 self._leftovers = ()
+                self._world.classic.counters.consumer_rebalances += any(
+                    key.kind is RecordKind.GROUP and value is not None for key, value in records
+                )
                 self.group.apply(records, self._settings.session_timeout_ms, now.monotonic_ms)
             then(now)
         self._go_on(now)

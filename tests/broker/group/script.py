@@ -27,6 +27,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.classic import ClassicGroup
+from highwater.broker.group.counters import GroupCounters
 from highwater.broker.group.events import (
     Answer,
     Committer,
@@ -59,7 +60,7 @@ class Script:
 
     def _configure(self, delay: str = "0", max_size: str = "1000") -> None:
         numbers = count(1)
-        self._limits = GroupSettings(int(delay), int(max_size), lambda: f"m{next(numbers)}")
+        self._limits = GroupSettings(int(delay), int(max_size), lambda: f"m{next(numbers)}", GroupCounters())
         self._group = ClassicGroup("g", self._limits)
 
     @property

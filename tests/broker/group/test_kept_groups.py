@@ -10,6 +10,7 @@ import pytest
 
 from highwater.broker.group.classic import ClassicGroup
 from highwater.broker.group.consumer.group import ConsumerGroup
+from highwater.broker.group.counters import GroupCounters
 from highwater.broker.group.events import Now
 from highwater.broker.group.groups import Groups
 from highwater.broker.group.kept import KeptGroups, kept_groups
@@ -85,7 +86,7 @@ def test_each_beginning_of_the_log_is_one_group(tmp_path: Path, monkeypatch: pyt
         for seed in range(10):
             assert kept_of(compacted(records, Random(seed))) == kept
         for stored in kept.members.values():
-            classic = ClassicGroup.restored("g", GroupSettings(0, 10, str), stored, Now(0, 0))
+            classic = ClassicGroup.restored("g", GroupSettings(0, 10, str, GroupCounters()), stored, Now(0, 0))
             assert classic.generation_id > 0
         for of_group in kept.consumers.values():
             group, complaints = ConsumerGroup.loaded("g", of_group, 45_000, 0)

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.classic import ClassicGroup
+from highwater.broker.group.counters import GroupCounters
 from highwater.broker.group.events import (
     Answer,
     Committer,
@@ -38,7 +39,7 @@ class AnyOrder(RuleBasedStateMachine):
         super().__init__()
         numbers = count(1)
         self.now_ms = 0
-        self.limits = GroupSettings(3000, 4, lambda: f"m{next(numbers)}")
+        self.limits = GroupSettings(3000, 4, lambda: f"m{next(numbers)}", GroupCounters())
         self.group = ClassicGroup("g", self.limits)
         self.waiting: set[int] = set()
         self.known_ids = [""]

@@ -17,6 +17,7 @@ from highwater.broker.group.consumer.group import ConsumerGroup
 from highwater.broker.group.consumer.membership import ConsumerMembership, Sees
 from highwater.broker.group.consumer.migration import MigrationPolicy
 from highwater.broker.group.consumer.schemas import ConsumerMember, GroupEpoch, GroupRecord, Key, RecordKind
+from highwater.broker.group.counters import GroupCounters
 from highwater.broker.group.events import Answer, Effect, Leaver, Now, Store
 from highwater.broker.group.rebalance import GroupSettings
 from highwater.broker.slices import run
@@ -41,7 +42,7 @@ class Members:
             lambda: ("t", "u"),
             lambda: self.partition_count + self.other_count,
             {TOPIC: "t", OTHER_TOPIC: "u"}.get,
-            GroupSettings(0, 1000, lambda: "new"),
+            GroupSettings(0, 1000, lambda: "new", GroupCounters()),
             MigrationPolicy.BIDIRECTIONAL,
         )
         self.members = ConsumerMembership(ConsumerGroup("g"), world)
