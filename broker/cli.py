@@ -27,7 +27,7 @@ app = late_app(
         "transactions": Late(f"{_ANY_CLUSTER}.transactions:transactions", "Show transactions and abort hanging ones."),
         "configs": Late(
             f"{_ANY_CLUSTER}.configs:configs",
-            "Show or change settings of topics and brokers, of users and clients, and what metrics clients push.",
+            "Show or change settings of topics, brokers, groups, users and clients, and what metrics clients push.",
         ),
         "acls": Late(
             f"{_ANY_CLUSTER}.acls:acls", "List, add or remove ACLs of a cluster whose brokers have an authorizer."

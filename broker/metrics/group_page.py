@@ -1,7 +1,7 @@
 """The metrics of groups: how many there are of each kind and state, and what happened to them.
 
-In Kafka these are Kafka's own metrics (GroupCoordinatorMetrics), not Yammer's. The names here are those of the beans, but
-Prometheus keeps the end `_count` for histograms. Groups have no series of their own: clients could make any number.
+In Kafka these are in GroupCoordinatorMetrics. The names here are those of the beans, but Prometheus keeps the end
+`_count` for histograms. Groups have no series of their own: clients could make any number.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`highwater broker configs`: shows and changes settings of topics, brokers, clients, their metrics."""
+"""`highwater broker configs`: shows and changes settings of topics, brokers, clients and the like."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
 import typer
@@ -10,12 +10,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    ConfigSource,
     ResourceType,
 )
 from kio.schema.errors import ErrorCode
 
-from highwater.admin import client_configs, client_metrics
+from highwater.admin import client_configs, named_configs
 from highwater.admin.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
@@ -26,6 +25,7 @@ from highwater.admin.client import (
     refuse_options,
     result_of,
 )
+from highwater.admin.named_configs import CLIENT_METRICS, GROUPS, SOURCES, NamedKind
 from highwater.admin.terminal import (
     CommandError,
     JsonOption,
@@ -37,23 +37,17 @@ from highwater.admin.terminal import (
 )
 from highwater.admin.wire import ask_any
 
-_CLIENT_METRICS: Final = "client-metrics"
 _ENTITY_TYPES: Final = {
     "topics": "topic",
     "brokers": "broker",
     "users": "user",
     "clients": "client",
-    _CLIENT_METRICS: _CLIENT_METRICS,
+    "groups": "group",
+    "client-metrics": "client-metrics",
 }
 _CLIENT_KINDS: Final = ("user", "client")
+_NAMED_KINDS: Final = {"group": GROUPS, "client-metrics": CLIENT_METRICS}
 _BROKER: Final = 4  # resource type in the protocol
-_SOURCES: Final = {
-    ConfigSource.DYNAMIC_TOPIC_CONFIG.value: "topic",
-    ConfigSource.DYNAMIC_BROKER_CONFIG.value: "dynamic broker",
-    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value: "dynamic default",
-    ConfigSource.STATIC_BROKER_CONFIG.value: "static broker",
-    ConfigSource.DEFAULT_CONFIG.value: "default",
-}
 _OWN_SOURCES: Final = {
     "topic": ("topic",),
     "broker": ("dynamic broker", "dynamic default", "static broker"),
@@ -84,12 +78,13 @@ def configs(
         ),
     ] = None,
     entity_type: Annotated[
-        str | None, typer.Option("--entity-type", help="topics, brokers, users, clients or client-metrics.")
+        str | None, typer.Option("--entity-type", help="topics, brokers, users, clients, groups or client-metrics.")
     ] = None,
     entity_name: Annotated[
         str | None,
         typer.Option(
-            "--entity-name", help="The name of the topic, user, client or subscription to metrics, or the broker's id."
+            "--entity-name",
+            help="The name of the topic, user, client, group or subscription to metrics, or the broker's id.",
         ),
     ] = None,
     entity_default: Annotated[
@@ -109,18 +104,25 @@ def configs(
     client: Annotated[
         str | None, typer.Option("--client", help="Short for --entity-type clients --entity-name: a client id.")
     ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Short for --entity-type groups --entity-name: a group id.")
+    ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Describe every setting, and where it comes from.")] = False,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show or change settings of topics and brokers, of users and clients, and what metrics clients push.
+    """Show or change settings of topics, brokers, groups, users and clients, and what metrics clients push.
 
     Exit code: 0 done, 1 the broker refused it, 2 usage error.
     """
     with reporting():
         action = only_action({"--describe": describe, "--alter": alter})
-        kind, name = _entity(entity_type, entity_name, topic, broker, user, client)
-        if entity_default and (kind in ("topic", _CLIENT_METRICS) or name is not None):
+        kind, name = _entity(
+            entity_type,
+            entity_name,
+            {"topic": topic, "broker": broker, "group": group, "user": user, "client": client},
+        )
+        if entity_default and (kind in ("topic", *_NAMED_KINDS) or name is not None):
             raise UsageError(
                 "--entity-default goes with --entity-type brokers, users or clients, without --entity-name"
             )
@@ -137,8 +139,8 @@ def configs(
         if kind in _CLIENT_KINDS:
             _of_clients(cluster, kind, "" if entity_default else name, user, client, changes, as_json)
             return
-        if kind == _CLIENT_METRICS:
-            _of_client_metrics(cluster, name, changes, show_all, as_json)
+        if kind in _NAMED_KINDS:
+            _of_named(cluster, _NAMED_KINDS[kind], name, changes, show_all, as_json)
             return
         if entity_default:
             _alter_defaults(cluster, changes, as_json) if alter else _print_defaults(cluster, as_json)
@@ -160,22 +162,16 @@ def configs(
 
 
 def _entity(
-    entity_type: str | None,
-    entity_name: str | None,
-    topic: str | None,
-    broker: str | None,
-    user: str | None,
-    client: str | None,
+    entity_type: str | None, entity_name: str | None, named: Mapping[str, str | None]
 ) -> tuple[str, str | None]:
     """Return the type of entity, one of `_ENTITY_TYPES`, and its name, None for all of the type."""
-    named = {"topic": topic, "broker": broker, "user": user, "client": client}
     given = [kind for kind, name in named.items() if name is not None]
     if given == ["user", "client"]:
         given = ["user"]
     if len(given) + (entity_type is not None) != 1:
         raise UsageError(
-            "name whose settings: --entity-type topics|brokers|users|clients|client-metrics with --entity-name, or "
-            "--topic, or --broker, or --user and --client"
+            f"name whose settings: --entity-type {'|'.join(_ENTITY_TYPES)} with --entity-name, or --topic, or "
+            "--broker, or --group, or --user and --client"
         )
     if entity_type is None:
         if entity_name is not None:
@@ -210,13 +206,15 @@ def _of_clients(
         client_configs.alter(cluster, whose, [(entry.name, entry.value) for entry in changes], as_json=as_json)
 
 
-def _of_client_metrics(cluster: Cluster, name: str | None, changes: list[Any], show_all: bool, as_json: bool) -> None:
+def _of_named(
+    cluster: Cluster, kind: NamedKind, name: str | None, changes: list[Any], show_all: bool, as_json: bool
+) -> None:
     if not changes:
-        client_metrics.describe(cluster, name, shows_all=show_all, as_json=as_json)
+        named_configs.describe(cluster, kind, name, shows_all=show_all, as_json=as_json)
     elif name is None:
         raise UsageError("--alter needs --entity-name")
     else:
-        client_metrics.alter(cluster, name, [(entry.name, entry.value) for entry in changes], as_json=as_json)
+        named_configs.alter(cluster, kind, name, [(entry.name, entry.value) for entry in changes], as_json=as_json)
 
 
 def _require(cluster: Cluster, kind: str, name: str) -> None:
@@ -243,7 +241,7 @@ def _describe(cluster: Cluster, kind: str, name: str, show_all: bool) -> list[di
         {
             "name": entry.name,
             "value": entry.value,
-            "source": _SOURCES.get(entry.source, "unknown"),
+            "source": SOURCES.get(entry.source, "unknown"),
             "read_only": entry.is_read_only,
             "sensitive": entry.is_sensitive,
         }

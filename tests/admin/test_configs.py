@@ -108,7 +108,7 @@ def test_scram_credentials_of_users(broker: RunningBroker) -> None:
         (("--client", "app", "--add-config", "request_percentage=0"), 1, "greater than 0"),
         (("--client", "app", "--add-config", "producer_byte_rate=many"), 2, "is a number"),
         (("--entity-type", "users", "--add-config", "producer_byte_rate=1"), 2, "--entity-default"),
-        (("--entity-type", "ips", "--add-config", "producer_byte_rate=1"), 2, "clients, client-metrics have"),
+        (("--entity-type", "ips", "--add-config", "producer_byte_rate=1"), 2, "clients, groups, client-metrics have"),
     ):
         refused = configs(broker, "--alter", *arguments)
         assert (refused.exit_code, len(refused.errors.splitlines())) == (exit_code, 1), refused
@@ -139,6 +139,34 @@ def test_subscriptions_to_metrics_of_clients(broker: RunningBroker) -> None:
         assert (refused.exit_code, len(refused.errors.splitlines())) == (exit_code, 1), refused
         assert word in refused.errors
     assert configs(broker, "--alter", *named, "--delete-config", "metrics,interval.ms").exit_code == 0
+    assert settings_of_all(broker, *of_type) == []
+
+
+@pytest.mark.clients
+def test_settings_of_groups(broker: RunningBroker) -> None:
+    of_type, named = ("--entity-type", "groups"), ("--group", "billing")
+    assert configs(broker, "--describe", *of_type).output == "No group has settings of its own.\n"
+    assert "billing has no settings of its own" in configs(broker, "--describe", *named).output
+    added = "consumer.session.timeout.ms=50000,consumer.heartbeat.interval.ms=10000"
+    changed = configs(broker, "--alter", *of_type, "--entity-name", "billing", "--add-config", added)
+    assert changed == Result(0, "Changed the settings of groups billing.\n", "")
+    told = {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "10000"}
+    assert settings(broker, *named) == settings(broker, *of_type) == {name: (told[name], "group") for name in told}
+    assert "50000" in configs(broker, "--describe", *of_type).output
+    assert configs(broker, "--alter", *named, "--delete-config", "consumer.session.timeout.ms").exit_code == 0
+    assert settings(broker, *named, "--all")["consumer.session.timeout.ms"] == ("45000", "default")
+    for arguments, exit_code, word in (
+        ((*named, "--add-config", "consumer.sesion.timeout.ms=1"), 1, "did you mean consumer.session.timeout.ms?"),
+        ((*named, "--add-config", "consumer.session.timeout.ms=1"), 1, "group.consumer.min.session.timeout.ms"),
+        ((*named, "--add-config", "consumer.heartbeat.interval.ms=soon"), 1, "soon"),
+        ((*of_type, "--add-config", "consumer.session.timeout.ms=50000"), 2, "--entity-name"),
+        ((*of_type, "--entity-default", "--add-config", "consumer.session.timeout.ms=50000"), 2, "--entity-default"),
+        ((*named, "--topic", "t", "--add-config", "flush.ms=1"), 2, "--entity-type topics|brokers"),
+    ):
+        refused = configs(broker, "--alter", *arguments)
+        assert (refused.exit_code, len(refused.errors.splitlines())) == (exit_code, 1), refused
+        assert word in refused.errors
+    assert configs(broker, "--alter", *named, "--delete-config", "consumer.heartbeat.interval.ms").exit_code == 0
     assert settings_of_all(broker, *of_type) == []
 
 

@@ -13,6 +13,7 @@ from highwater.broker.group.assignors.known import ASSIGNORS
 from highwater.broker.group.consumer.events import ConsumerSettings
 from highwater.broker.settings.config import BrokerConfig, parse_value
 from highwater.broker.settings.property_row import INT, Property, honoured
+from highwater.common.nearest import did_you_mean
 
 _SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 _HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
@@ -51,14 +52,15 @@ def problem_with(config: BrokerConfig, own: Mapping[str, str]) -> str | None:
     for name, text in own.items():
         row = GROUP_PROPERTIES.get(name)
         if row is None:
-            return f"Unknown group config name: {name}"
+            return f"Unknown group config name: {name}{did_you_mean(name, GROUP_PROPERTIES)}"
         try:
             value = parse_value(row, text)
         except ValueError as error:
             return f"Invalid value {text} for configuration {name}: {error}"
         low, high = _bounds(config, name)
         if not isinstance(value, int) or not low <= value <= high:
-            return f"{name} must be between {low} and {high}, as the broker's settings say, not {text}"
+            bounds = f"{_name_of_bound(name, 'min')} and {_name_of_bound(name, 'max')}"
+            return f"{name} must be between {low} and {high}, the broker's {bounds}, not {text}"
     if _value(config, own, _HEARTBEAT_INTERVAL) >= _value(config, own, _SESSION_TIMEOUT):
         return f"{_SESSION_TIMEOUT} must be greater than {_HEARTBEAT_INTERVAL}"
     return None
@@ -75,5 +77,8 @@ def _value(config: BrokerConfig, own: Mapping[str, str], name: str) -> int:
 
 def _bounds(config: BrokerConfig, name: str) -> tuple[int, int]:
     """The least and the greatest value that the broker allows to groups."""
-    kind = name.removeprefix("consumer.")
-    return config.integer(f"group.consumer.min.{kind}"), config.integer(f"group.consumer.max.{kind}")
+    return config.integer(_name_of_bound(name, "min")), config.integer(_name_of_bound(name, "max"))
+
+
+def _name_of_bound(name: str, which: str) -> str:
+    return f"group.consumer.{which}.{name.removeprefix('consumer.')}"
