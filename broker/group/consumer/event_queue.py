@@ -1,7 +1,8 @@
 """The events of a consumer group, one after the other: decided, appended, applied.
 
 The group changes only by records that the log has. What the log refuses is dropped, so that nothing has to be undone.
-A removal that leaves members of the classic protocol only has a classic group as `successor` (see `migration`).
+A removal that leaves members of the classic protocol only has a classic group as `successor` (see `migration`), if it
+is one batch.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class World(NamedTuple):
 
 
 class Decided(NamedTuple):
-    records: Sequence[GroupRecord]
+    parts: Sequence[Sequence[GroupRecord]]
+    """The records: a batch each, one after the other. No other event is decided in between."""
     then: Callable[[Now], None]
     """What follows when the log has them."""
 
@@ -117,21 +119,42 @@ class EventQueue:
             decided = yield from event.decide(now)
         except Exception:
             # A bug must not hold up the group for ever: the next event comes with the next request.
-            self._ended(event, (), lambda _: None, ErrorCode.unknown_server_error, now)
+            self._ended(event, lambda _: None, ErrorCode.unknown_server_error, now)
             raise
         if self._is_dead:
             return ()
-        if not decided.records:
-            self._ended(event, *decided, ErrorCode.none, now)
-            return self._take_effects()
-        members = {key.name: value for key, value in decided.records if key.kind is RecordKind.MEMBER}
+        records = [record for part in decided.parts for record in part]
+        members = {key.name: value for key, value in records if key.kind is RecordKind.MEMBER}
         self._removed = frozenset([member_id for member_id, value in members.items() if value is None])
-        if (classic := self._as_classic_after(members, now)) is not None:
-            tombstones = map(encoded, self.group.tombstones())
-            records = [*self._leftovers, *tombstones, classic.first_record]
-            return [Store(records, partial(self._has_successor, event, decided.then, classic), is_patient=True)]
-        records = [*self._leftovers, *map(encoded, decided.records)]
-        return [Store(records, partial(self._ended, event, *decided), is_patient=True)]
+        if len(decided.parts) == 1 and (classic := self._as_classic_after(members, now)) is not None:
+            whole = [*self._leftovers, *map(encoded, self.group.tombstones()), classic.first_record]
+            return [Store(whole, partial(self._has_successor, event, decided.then, classic), is_patient=True)]
+        self._store_next(event, deque(decided.parts), decided.then, now)
+        return self._take_effects()
+
+    def _store_next(
+        self, event: GroupEvent, left: deque[Sequence[GroupRecord]], then: Callable[[Now], None], now: Now
+    ) -> None:
+        if not left:
+            self._ended(event, then, ErrorCode.none, now)
+            return
+        records = left.popleft()
+
+        def stored(error: ErrorCode, now: Now) -> None:
+            if error:
+                self._ended(event, then, error, now)
+            elif not self._is_dead:
+                self._apply(records, now)
+                self._store_next(event, left, then, now)
+
+        self._effects.append(Store([*self._leftovers, *map(encoded, records)], stored, is_patient=True))
+
+    def _apply(self, records: Sequence[GroupRecord], now: Now) -> None:
+        self._leftovers = ()
+        self._world.classic.counters.consumer_rebalances += any(
+            key.kind is RecordKind.GROUP and value is not None for key, value in records
+        )
+        self.group.apply(records, self._settings.session_timeout_ms, now.monotonic_ms)
 
     def _as_classic_after(self, members: Mapping[str, Value | None], now: Now) -> ClassicGroup | None:
         """Return the classic group that these records of members leave, or None for a consumer group."""
@@ -150,16 +173,14 @@ class EventQueue:
         self, event: GroupEvent, then: Callable[[Now], None], classic: ClassicGroup, error: ErrorCode, now: Now
     ) -> None:
         if error:
-            self._ended(event, (), then, error, now)
+            self._ended(event, then, error, now)
         elif not self._is_dead:
             self.successor = Successor(classic, event.join)
             if event.join is None:
                 then(now)
             self._current = None
 
-    def _ended(
-        self, event: GroupEvent, records: Sequence[GroupRecord], then: Callable[[Now], None], error: ErrorCode, now: Now
-    ) -> None:
+    def _ended(self, event: GroupEvent, then: Callable[[Now], None], error: ErrorCode, now: Now) -> None:
         if self._is_dead:
             return
         self._current, self._removed = None, frozenset()
@@ -167,12 +188,6 @@ class EventQueue:
             self._not_before_ms = now.monotonic_ms + _RETRY_MS
             event.fail(error)
         else:
-            if records:
-                self._leftovers = ()
-                self._world.classic.counters.consumer_rebalances += any(
-                    key.kind is RecordKind.GROUP and value is not None for key, value in records
-                )
-                self.group.apply(records, self._settings.session_timeout_ms, now.monotonic_ms)
             then(now)
         self._go_on(now)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable
 
 from highwater.broker.group.consumer.draft import Draft
 from highwater.broker.group.consumer.events import (
@@ -16,9 +15,6 @@ from highwater.broker.group.consumer.events import (
 from highwater.broker.group.consumer.group import ConsumerGroup
 from highwater.broker.group.consumer.heartbeat import is_unknown
 from highwater.broker.group.consumer.schemas import NOTHING_HELD, CurrentAssignment, GroupRecord, RecordKind
-
-_MOST_BYTES: Final = 200_000
-"""The names in a batch that removes members end after so many. A batch may have 1 MiB by default."""
 
 
 def leave(group: ConsumerGroup, request: HeartbeatRequest, topics: Topics) -> Decision:
@@ -57,18 +53,5 @@ def remove(group: ConsumerGroup, member_ids: Iterable[str], topics: Topics) -> l
 
 
 def expire(group: ConsumerGroup, topics: Topics, now_ms: int) -> list[GroupRecord]:
-    """The records that remove members whose session or whose time to give up partitions is over; maybe none.
-
-    After a load all sessions end together. Those who would not fit into one batch of the log stay until the next call.
-    """
-    return remove(group, _first(group, group.expired(now_ms)), topics)
-
-
-def _first(group: ConsumerGroup, member_ids: Iterable[str]) -> Iterator[str]:
-    """Return the first members, whose names take about _MOST_BYTES in the log."""
-    size = 0
-    for member_id in member_ids:
-        if size > _MOST_BYTES:
-            return
-        size += 3 * len((group.group_id + member_id).encode())
-        yield member_id
+    """The records that remove members whose session or whose time to give up partitions is over; maybe none."""
+    return remove(group, group.expired(now_ms), topics)

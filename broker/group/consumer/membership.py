@@ -33,6 +33,7 @@ from highwater.broker.group.consumer.group import ConsumerGroup
 from highwater.broker.group.consumer.heartbeat import cannot_join, heartbeat
 from highwater.broker.group.consumer.leaving import expire, leave, remove
 from highwater.broker.group.consumer.migration import upgraded
+from highwater.broker.group.consumer.parts import in_parts
 from highwater.broker.group.consumer.schemas import (
     GroupRecord,
     encode_key,
@@ -146,7 +147,7 @@ class ConsumerMembership(EventQueue):
             if not is_leaving and not decision.answer.error_code:
                 self._resolve_if_due(sees, now)
 
-        return Decided(decision.records, then)
+        return Decided([decision.records] if decision.records else (), then)
 
     # Members of the classic protocol
 
@@ -190,7 +191,7 @@ class ConsumerMembership(EventQueue):
             self.group.expect(member_id, now.monotonic_ms, anew=True)
             self._answer(partial(answer, joined))
 
-        return Decided(decision.records, then)
+        return Decided([decision.records] if decision.records else (), then)
 
     def sync(self, request: SyncRequest, answer: AnswerSync, now: Now) -> list[Effect]:
         if self._is_busy_with(request.member_id):
@@ -235,11 +236,17 @@ class ConsumerMembership(EventQueue):
         def then(now: Now) -> None:
             self._is_resolving = False
 
-        return Decided(regexes.resolved(self.group, result, self._world.topics, now), then)
+        return Decided(in_parts(regexes.resolved(self.group, result, self._world.topics, now)), then)
 
     def _resolving_failed(self, error: ErrorCode) -> None:
         self._is_resolving = False
         self.group.has_new_topics = True  # so that it is due soon
+        if not self._is_dead:
+            _logger.warning(
+                "group %s: not all topics of its regular expressions are stored: %s; it is tried again",
+                self.group.group_id,
+                error.name,
+            )
 
     # Members that go without a heartbeat
 
@@ -261,7 +268,7 @@ class ConsumerMembership(EventQueue):
         outcomes = [one if isinstance(one, ErrorCode) else ErrorCode.none for one in found]
         ids = dict.fromkeys(one for one in found if not isinstance(one, ErrorCode))
         records = remove(self.group, ids, self._world.topics) if ids else []
-        return Decided(records, lambda now: self._answer(partial(answer, outcomes)))
+        return Decided(in_parts(records), lambda now: self._answer(partial(answer, outcomes)))
 
     def _leaver_id(self, leaver: Leaver) -> str | ErrorCode:
         by_instance = self.group.static_ids.get(leaver.group_instance_id or "")
@@ -291,7 +298,7 @@ class ConsumerMembership(EventQueue):
         def then(now: Now) -> None:
             self._is_expiring = False
 
-        return Decided(expire(self.group, self._world.topics, now.monotonic_ms), then)
+        return Decided(in_parts(expire(self.group, self._world.topics, now.monotonic_ms)), then)
 
     def _expiry_failed(self, error: ErrorCode) -> None:
         self._is_expiring = False

@@ -67,14 +67,21 @@ def _matcher(text: str) -> Callable[[str], bool]:
 
 
 def resolved(group: ConsumerGroup, result: Resolved, topics: Topics, now: Now) -> list[GroupRecord]:
-    """The records that make this result the group's; maybe none. Other topics than before call for a new target."""
+    """The records that make this result the group's; maybe none. Other topics than before call for a new target.
+
+    Of the others one is written again, with the time. The ones with most topics are the last, as the log may refuse
+    what is too large for it.
+    """
+    # A first result calls for a new target even if it is empty: the member may have had other topics before.
+    patterns = sorted(result.keys() & group.regex_counts.keys(), key=lambda pattern: (len(result[pattern]), pattern))
+    others = [
+        pattern
+        for pattern in patterns
+        if (before := group.regexes.get(pattern)) is None or before.topics != result[pattern]
+    ]
     draft = Draft(group)
-    is_other = False
-    for pattern in sorted(result.keys() & group.regex_counts.keys()):
-        # A first result calls for a new target even if it is empty: the member may have had other topics before.
-        before = group.regexes.get(pattern)
-        is_other |= before is None or before.topics != result[pattern]
+    for pattern in others or patterns[:1]:
         draft.write(RecordKind.REGEX, pattern, ResolvedRegex(result[pattern], _NO_METADATA_VERSION, now.wall_ms))
-    if is_other:
+    if others:
         draft.bump(topics)
     return draft.records

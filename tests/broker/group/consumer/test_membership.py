@@ -16,7 +16,15 @@ from highwater.broker.group.consumer.events import ConsumerSettings, HeartbeatAn
 from highwater.broker.group.consumer.group import ConsumerGroup
 from highwater.broker.group.consumer.membership import ConsumerMembership, Sees
 from highwater.broker.group.consumer.migration import MigrationPolicy
-from highwater.broker.group.consumer.schemas import ConsumerMember, GroupEpoch, GroupRecord, Key, RecordKind
+from highwater.broker.group.consumer.schemas import (
+    ConsumerMember,
+    GroupEpoch,
+    GroupRecord,
+    Key,
+    RecordKind,
+    decode_key,
+    decode_value,
+)
 from highwater.broker.group.counters import GroupCounters
 from highwater.broker.group.events import Answer, Effect, Leaver, Now, Store
 from highwater.broker.group.rebalance import GroupSettings
@@ -25,6 +33,8 @@ from highwater.broker.slices import run
 TOPIC = UUID(int=1)
 OTHER_TOPIC = UUID(int=2)
 SETTINGS = ConsumerSettings(45_000, 5_000, 0, 1_000, ASSIGNORS)
+
+Batches = Sequence[Sequence[tuple[bytes, bytes | None]]]
 
 
 class Members:
@@ -35,17 +45,20 @@ class Members:
         self.partition_count = 2
         self.other_count = 0
         self.stores: list[Store] = []
-        world = World(
+        self.log: list[Sequence[tuple[bytes, bytes | None]]] = []
+        """The batches that it took."""
+        self.names: Sequence[str] = ("t", "u")
+        self.world = World(
             lambda _: SETTINGS,
             600_000,
             self.topic,
-            lambda: ("t", "u"),
-            lambda: self.partition_count + self.other_count,
+            lambda: self.names,
+            lambda: self.partition_count + self.other_count + len(self.names),
             {TOPIC: "t", OTHER_TOPIC: "u"}.get,
             GroupSettings(0, 1000, lambda: "new", GroupCounters()),
             MigrationPolicy.BIDIRECTIONAL,
         )
-        self.members = ConsumerMembership(ConsumerGroup("g"), world)
+        self.members = ConsumerMembership(ConsumerGroup("g"), self.world)
 
     def topic(self, name: str) -> KnownTopic | None:
         if name == "t":
@@ -69,7 +82,19 @@ class Members:
 
     def end_append(self, error: ErrorCode = ErrorCode.none) -> None:
         store = self.stores.pop()
+        if not error:
+            self.log.append(store.records)
         self.do(self.members.stored(store, error, self.now))
+
+    def loaded(self, log: Batches) -> ConsumerMembership:
+        """The group as another broker reads it from this log."""
+        latest = dict(record for batch in log for record in batch)
+        records = [
+            GroupRecord(key, decode_value(key.kind, value))
+            for raw_key, value in latest.items()
+            if (key := decode_key(raw_key)) is not None and value is not None
+        ]
+        return ConsumerMembership.restored("g", self.world, records, self.now)
 
     def beat(self, member_id: str, epoch: int = 0, sees: Sees = lambda _: True, **fields: Any) -> list[HeartbeatAnswer]:
         """What the member is answered, now or later."""
@@ -270,10 +295,13 @@ def test_who_is_no_member_does_not_resolve_with_what_it_may_see(group: Members) 
     assert not group.stores
 
 
-def test_topics_of_regular_expressions_that_the_log_refuses_come_later(group: Members) -> None:
+def test_topics_of_regular_expressions_that_the_log_refuses_come_later(
+    group: Members, caplog: pytest.LogCaptureFixture
+) -> None:
     group.beat("a", 1, regex="t.*")
     group.end_append()
     group.end_append(ErrorCode.message_too_large)
+    assert "group g: not all topics of its regular expressions are stored: message_too_large" in caplog.text
     group.beat("a", 1)
     assert not group.stores
     group.advance(1_000)
