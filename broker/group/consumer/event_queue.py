@@ -1,5 +1,8 @@
 """The events of a consumer group, one after the other: decided, appended, applied.
 
+A client that does not get its answer in time sends again: what waits of its member then is dropped, and the answer to
+that is to send again. So two requests of a member wait at most, as one to leave is not dropped for a heartbeat.
+
 The group changes only by records that the log has. What the log refuses is dropped, so that nothing has to be undone.
 A removal that leaves members of the classic protocol only has a classic group as `successor` (see `migration`), if it
 is one batch.
@@ -27,7 +30,7 @@ from highwater.broker.group.consumer.schemas import (
     encode_key,
     encode_value,
 )
-from highwater.broker.group.events import Answer, AnswerJoin, Effect, JoinRequest, Now, Store, Work
+from highwater.broker.group.events import NO_MEMBER_ID, Answer, AnswerJoin, Effect, JoinRequest, Now, Store, Work
 from highwater.broker.group.rebalance import GroupSettings
 
 _RETRY_MS: Final = 1000
@@ -65,6 +68,8 @@ class GroupEvent(NamedTuple):
     """What follows when the log refuses the records, or the group is here no longer."""
     join: tuple[JoinRequest, AnswerJoin] | None = None
     """What the event is to a classic group."""
+    is_leaving: bool = False
+    """Whether the member itself asks to leave."""
 
 
 class Successor(NamedTuple):
@@ -103,10 +108,21 @@ class EventQueue:
     def _submit(self, event: GroupEvent, now: Now) -> list[Effect]:
         if self._is_dead:
             event.fail(ErrorCode.not_coordinator)
+        elif (place := self._place_of_earlier(event)) is not None:
+            self._waiting[place].fail(ErrorCode.coordinator_load_in_progress)
+            self._waiting[place] = event
         else:
             self._waiting.append(event)
             self._go_on(now)
         return self._take_effects()
+
+    def _place_of_earlier(self, event: GroupEvent) -> int | None:
+        """Where in the queue the last request is that this one of the same member takes the place of."""
+        for place in reversed(range(len(self._waiting) if event.member_id != NO_MEMBER_ID else 0)):
+            earlier = self._waiting[place]
+            if earlier.member_id == event.member_id:
+                return None if earlier.is_leaving and not event.is_leaving else place
+        return None
 
     def _go_on(self, now: Now) -> None:
         if self._current is None and self._waiting:

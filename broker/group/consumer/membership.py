@@ -123,6 +123,7 @@ class ConsumerMembership(EventQueue):
                 request.member_id,
                 partial(self._decide_heartbeat, request, sees, answer),
                 lambda error: self._answer(partial(answer, _refused(request, error))),
+                is_leaving=request.member_epoch < JOIN_EPOCH,
             ),
             now,
         )

@@ -150,6 +150,38 @@ def test_a_member_waits_behind_itself(group: Members) -> None:
     assert late[0].error_code is ErrorCode.unknown_member_id
 
 
+def test_a_member_that_sends_again_waits_once(group: Members) -> None:
+    """As it does when its connection or its patience ends before the log has what is under way."""
+    group.beat("b")
+    first, other, *later = group.beat("c"), group.beat("d"), group.beat("c"), group.beat("c")
+    for dropped in (first, later[0]):
+        assert [answer.error_code for answer in dropped] == [ErrorCode.coordinator_load_in_progress]
+    group.end_append()
+    assert not other
+    group.end_append()
+    assert (later[1][0].error_code, later[1][0].member_epoch) == (ErrorCode.none, 3), "in the place of the first"
+    group.end_append()
+    assert other[0].member_epoch == 4
+    assert not group.stores
+
+
+def test_a_request_to_leave_is_not_dropped_for_a_heartbeat(group: Members) -> None:
+    group.beat("b")
+    left = [group.beat("a", -1)]
+    again = [group.beat("a") for _ in range(3)]
+    left += [group.beat("a", -1) for _ in range(3)]
+    for _ in range(2):
+        group.end_append()
+    assert not group.stores
+    assert [answers[0].error_code for answers in again] == [ErrorCode.coordinator_load_in_progress] * 3
+    assert [answers[0].error_code for answers in left] == [
+        ErrorCode.none,
+        *[ErrorCode.coordinator_load_in_progress] * 2,
+        ErrorCode.unknown_member_id,
+    ]
+    assert set(group.members.group.members) == {"b"}
+
+
 @pytest.mark.parametrize("error", [ErrorCode.not_coordinator, ErrorCode.coordinator_not_available])
 def test_what_the_log_refuses_has_not_been(group: Members, error: ErrorCode) -> None:
     first, second = group.beat("b"), group.beat("c")
