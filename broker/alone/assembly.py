@@ -13,7 +13,7 @@ from highwater.broker.alone.topics import LocalTopics, take_up_topics
 from highwater.broker.alone.view import LoneBroker
 from highwater.broker.counters import BrokerCounters
 from highwater.broker.dynamic_settings import following
-from highwater.broker.features import TRANSACTION_VERSION
+from highwater.broker.features import GROUP_VERSION, TRANSACTION_VERSION
 from highwater.broker.group.coordinator import GroupCoordinator
 from highwater.broker.node import Node
 from highwater.broker.quota.client_quotas import ClientQuotas
@@ -47,7 +47,7 @@ class LoneNode:
         partitions = Partitions(config, storage, counters, throttles)
         deleted_topics = take_up_topics(partitions, store)
         view = LoneBroker(runtime, store.cluster_id, partitions)
-        groups = GroupCoordinator(runtime, partitions, view, deleted_topics)
+        groups = GroupCoordinator(runtime, partitions, view, partial(features.level, GROUP_VERSION), deleted_topics)
         markers = LocalMarkers(runtime.clock, partitions, view, groups.commits.transaction_ended)
         stepping = Stepping(runtime, storage.log_directories, storage.run_aside)
         store.run_steps = stepping.run

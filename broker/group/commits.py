@@ -21,8 +21,10 @@ Outcomes = Mapping[TopicPartition, ErrorCode]
 
 
 class Commits:
-    def __init__(self, groups: Groups, max_metadata_length: int) -> None:
+    def __init__(self, groups: Groups, max_metadata_length: int, group_version: Callable[[], int]) -> None:
+        """`group_version`: the level of that feature."""
         self._groups = groups
+        self._group_version = group_version
         self._max_metadata_length = max_metadata_length
 
     def commit(self, group_id: str, committer: Committer, offsets: Offsets, answer: Callable[[Outcomes], None]) -> None:
@@ -52,7 +54,7 @@ class Commits:
             self._count(accepted, error)
             answer(outcomes | dict.fromkeys(accepted, COMMIT_ERRORS.get(error, error)))
 
-        self._groups.append(group_id, _offset_records(group_id, accepted), written)
+        self._groups.append(group_id, self._records(group_id, accepted), written)
 
     def commit_in_transaction(
         self,
@@ -104,7 +106,7 @@ class Commits:
             self._count(accepted, error)
             answer(outcomes | dict.fromkeys(accepted, COMMIT_ERRORS.get(error, error)))
 
-        self._groups.append(group_id, _offset_records(group_id, accepted), written, producer, by_version_2=by_version_2)
+        self._groups.append(group_id, self._records(group_id, accepted), written, producer, by_version_2=by_version_2)
 
     def transaction_ended(self, partition: int, producer_id: int, is_commit: bool) -> None:
         """Commit or drop the offsets of a transaction whose marker is durable in that partition of the topic.
@@ -122,6 +124,17 @@ class Commits:
                 self._groups.bury(group_id, group, [])
         if not groups:
             self._groups.undecided.pop(producer_id, None)
+
+    def _records(self, group_id: str, offsets: Offsets) -> list[KeyValue]:
+        # From that level on no broker is in the cluster that may not understand the newest format.
+        with_topic_id = self._group_version() >= 1
+        return [
+            (
+                encode_offset_key(OffsetKey(group_id, topic, partition)),
+                encode_offset(offset, with_topic_id=with_topic_id),
+            )
+            for (topic, partition), offset in offsets.items()
+        ]
 
     def _count(self, offsets: Offsets, error: ErrorCode) -> None:
         self._groups.counters.offsets_committed += 0 if error else len(offsets)
@@ -163,13 +176,6 @@ class Commits:
             answer(COMMIT_ERRORS.get(error, error) if error else outcomes)
 
         self._groups.bury(group_id, group, removed, written)
-
-
-def _offset_records(group_id: str, offsets: Offsets) -> list[KeyValue]:
-    return [
-        (encode_offset_key(OffsetKey(group_id, topic, partition)), encode_offset(offset))
-        for (topic, partition), offset in offsets.items()
-    ]
 
 
 COMMIT_ERRORS: Final = STORE_ERRORS | {

@@ -38,9 +38,16 @@ _logger = logging.getLogger(__name__)
 
 class GroupCoordinator:
     def __init__(
-        self, runtime: Runtime, partitions: Partitions, cluster: ClusterView, deleted_topics: Sequence[str] = ()
+        self,
+        runtime: Runtime,
+        partitions: Partitions,
+        cluster: ClusterView,
+        group_version: Callable[[], int],
+        deleted_topics: Sequence[str] = (),
     ) -> None:
-        """`deleted_topics` were deleted since the last run: their offsets are not read back."""
+        """`group_version` is the level of that feature. `deleted_topics` were deleted since the last run: their offsets
+        are not read back.
+        """
         config = runtime.config
         self._cluster = cluster
         self._groups = Groups(runtime, partitions, cluster, deleted_topics)
@@ -49,7 +56,7 @@ class GroupCoordinator:
         self.partitions_deleted = self._groups.partitions_deleted
         self.close = self._groups.close
         self.counters = self._groups.counters
-        self.commits = Commits(self._groups, config.integer("offset.metadata.max.bytes"))
+        self.commits = Commits(self._groups, config.integer("offset.metadata.max.bytes"), group_version)
         self._session_timeouts_ms = range(
             config.integer("group.min.session.timeout.ms"), config.integer("group.max.session.timeout.ms") + 1
         )

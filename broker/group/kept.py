@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from uuid import UUID
 
 from highwater.broker.group.consumer import schemas as consumer_schemas
 from highwater.broker.group.consumer.schemas import GroupRecord
@@ -42,11 +43,16 @@ def kept_groups(settled: SettledRecords) -> KeptGroups:
     is_of_consumers: dict[str, bool] = {}
     """The kind of each group by the later one of its records: a name may have been a group of both kinds."""
     committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+    topic_ids: dict[UUID, UUID] = {}
+    """Each is one object for all its offsets, as it takes as much memory as the rest of an offset."""
     unknown_count = 0
     for raw_key, value in settled.latest.items():
         key = decode_key(raw_key)
         if isinstance(key, OffsetKey):
-            committed.setdefault(key.group_id, {})[key.topic, key.partition] = decode_offset(value)
+            offset = decode_offset(value)
+            if offset.topic_id is not None:
+                offset = offset._replace(topic_id=topic_ids.setdefault(offset.topic_id, offset.topic_id))
+            committed.setdefault(key.group_id, {})[key.topic, key.partition] = offset
         elif isinstance(key, GroupKey):
             classic[key.group_id] = decode_group(value)
             is_of_consumers[key.group_id] = False

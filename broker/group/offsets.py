@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
+from uuid import UUID
 
 from highwater.broker.group.protocol import GroupProtocol
 from highwater.common.topic_partition import TopicPartition
@@ -37,6 +38,12 @@ class CommittedOffset(NamedTuple):
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
     """Only if the client requested its own retention time."""
+    topic_id: UUID | None = None
+    """Of the topic when the offset was committed; None if a broker of older formats stored it."""
+
+    def is_of(self, topic_id: UUID | None) -> bool:
+        """Whether it is of the topic with this id, as far as both are known. (OffsetMetadataManager)"""
+        return self.topic_id is None or topic_id is None or self.topic_id == topic_id
 
 
 class _Undecided(NamedTuple):

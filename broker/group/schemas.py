@@ -1,11 +1,12 @@
-"""The records of `__consumer_offsets`, written as by Kafka 3.9 and read as by 0.9 to 4.x.
+"""The records of `__consumer_offsets`, written as by Kafka 3.9 or 4.4 and read as by 0.9 to 4.x.
 
 A key begins with an i16 version, which is its kind: 0 and 1 an offset (group, topic, partition i32), 2 the membership
 of a group (group). Higher versions belong to newer group protocols, which this broker does not support. A value begins
-with the i16 version of its format; a null value is a tombstone. Kafka writes version 3 of both values; version 4 is
-flexible (KIP-915).
+with the i16 version of its format; a null value is a tombstone. Kafka 3.9 writes version 3 of both values; version 4 is
+flexible (KIP-915), and what Kafka 4.4 writes of offsets.
 
-    offset       offset i64, leader epoch i32 (3+), metadata, commit timestamp i64, expire timestamp i64 (1 only)
+    offset       offset i64, leader epoch i32 (3+), metadata, commit timestamp i64, expire timestamp i64 (1 only);
+                 tag 0 topic id (4)
     membership   protocol type, generation i32, protocol?, leader?, state timestamp i64 (2+), members
     member       member id, instance id? (3+), client id, client host, rebalance timeout i32 (1+), session timeout i32,
                  subscription bytes, assignment bytes
@@ -19,7 +20,14 @@ from typing import Final, NamedTuple, TypeVar
 
 from highwater.broker.group.events import NO_STATE_TIMESTAMP, StoredGroup, StoredMember
 from highwater.broker.group.offsets import CommittedOffset
-from highwater.kafka.protocol.primitives import Decoder, MalformedRequestError, bytes_length, nullable_string, string
+from highwater.kafka.protocol.primitives import (
+    NO_TAGS,
+    Decoder,
+    MalformedRequestError,
+    bytes_length,
+    nullable_string,
+    string,
+)
 from highwater.kafka.records.batch import CorruptBatch
 
 _INT16: Final = struct.Struct(">h")
@@ -31,6 +39,9 @@ _VALUE_VERSION: Final = 3
 _NEWEST_VALUE_VERSION: Final = 4
 _FLEXIBLE_FROM: Final = 4
 _NO_EXPIRE_TIMESTAMP: Final = -1
+_FLEXIBLE_HEAD: Final = struct.Struct(">hqi")
+_TOPIC_ID_TAG: Final = b"\x01\x00\x10"
+"""One tag, whose number is 0, of 16 bytes."""
 
 T = TypeVar("T")
 
@@ -63,9 +74,19 @@ def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
     return _decode("key", data, _read_key)
 
 
-def encode_offset(offset: CommittedOffset) -> bytes:
-    """Encode in version 3, or in version 1 if the offset has its own expiry, which later versions do not have."""
+def encode_offset(offset: CommittedOffset, *, with_topic_id: bool) -> bytes:
+    """Encode in version 4 or 3, or in version 1 if the offset has its own expiry, which later versions do not have."""
     has_expiry = offset.expire_timestamp_ms is not None
+    if with_topic_id and not has_expiry:
+        topic_id = offset.topic_id
+        return b"".join(
+            (
+                _FLEXIBLE_HEAD.pack(_NEWEST_VALUE_VERSION, offset.offset, offset.leader_epoch),
+                string(offset.metadata, True),
+                _INT64.pack(offset.commit_timestamp_ms),
+                NO_TAGS if topic_id is None else _TOPIC_ID_TAG + topic_id.bytes,
+            )
+        )
     return b"".join(
         (
             _INT16.pack(1 if has_expiry else _VALUE_VERSION),
@@ -138,12 +159,16 @@ def _read_offset(decoder: Decoder, version: int) -> CommittedOffset:
     metadata = decoder.string()
     commit_timestamp_ms = decoder.int64()
     expire_timestamp_ms = decoder.int64() if version == 1 else _NO_EXPIRE_TIMESTAMP
+    topic_id = None
+    for tag, content in decoder.tags() if version >= _FLEXIBLE_FROM else ():
+        topic_id = content.uuid() if tag == 0 else topic_id
     return CommittedOffset(
         offset,
         leader_epoch,
         metadata,
         commit_timestamp_ms,
         None if expire_timestamp_ms == _NO_EXPIRE_TIMESTAMP else expire_timestamp_ms,
+        topic_id if topic_id is not None and topic_id.int else None,
     )
 
 

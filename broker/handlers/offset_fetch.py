@@ -6,7 +6,7 @@ Null topics request all. A member of a consumer group (KIP-848) whose epoch is n
 Versions: v2 brings null topics and an error for the whole answer, where v1 repeats it for every partition; v7
 require_stable, which answers UNSTABLE_OFFSET_COMMIT before a commit is decided (KIP-447); v8 several groups in one
 request (KIP-709); v9 the member of a consumer group and its epoch; v10 names topics by id: UNKNOWN_TOPIC_ID for one
-that nobody knows. The offsets of a deleted topic are deleted: none is that of another id.
+that nobody knows. An offset of a topic that was deleted and made again is that of another id, as if there were none.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ def _all_topics(node: Node, offsets: GroupOffsets, by_id: bool) -> Iterator[_Top
         if not by_id:
             yield _Topic(name, of_topic)
         elif (view := node.cluster.topic(name)) is not None:
-            yield TopicById(name, view.topic_id, partition_indexes=of_topic)
+            known = ((index, offsets.get((name, index))) for index in of_topic)
+            own = [index for index, offset in known if offset is not None and offset.is_of(view.topic_id)]
+            if own:
+                yield TopicById(name, view.topic_id, partition_indexes=own)
 
 
 def _offset(offsets: GroupOffsets, topic: Any, index: int, is_stable: bool) -> Answer:
@@ -83,7 +86,7 @@ def _offset(offsets: GroupOffsets, topic: Any, index: int, is_stable: bool) -> A
     if is_stable and offsets.is_pending(partition):
         return _entry(index, ErrorCode.unstable_offset_commit)
     found = offsets.get(partition)
-    if found is None:
+    if found is None or not found.is_of(getattr(topic, "topic_id", None)):
         return _entry(index, ErrorCode.none)
     return _entry(index, ErrorCode.none) | {
         "committed_offset": found.offset,

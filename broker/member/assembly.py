@@ -24,7 +24,7 @@ from highwater.broker.controller.administration import ClusterAdministration
 from highwater.broker.controller.controller import Controller
 from highwater.broker.counters import BrokerCounters
 from highwater.broker.dynamic_settings import following
-from highwater.broker.features import TRANSACTION_VERSION
+from highwater.broker.features import GROUP_VERSION, TRANSACTION_VERSION
 from highwater.broker.group.coordinator import GroupCoordinator
 from highwater.broker.member.auto_creation import ClusterAutoCreation
 from highwater.broker.member.features import ClusterFeatures
@@ -128,7 +128,7 @@ class ClusteredNode:
             client_id=f"broker-{broker_id}-topic-creation",
             request_timeout_ms=config.integer("request.timeout.ms"),
         )
-        groups = GroupCoordinator(runtime, partitions, metadata)
+        groups = GroupCoordinator(runtime, partitions, metadata, partial(features.features.level, GROUP_VERSION))
         markers = LocalMarkers(clock, partitions, metadata, groups.commits.transaction_ended)
         transaction_level = partial(features.features.level, TRANSACTION_VERSION)
         self._remote_markers = RemoteMarkers(

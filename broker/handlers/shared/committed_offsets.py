@@ -23,6 +23,8 @@ def requested_offsets(
     offsets: dict[TopicPartition, CommittedOffset] = {}
     unknown: dict[TopicPartition, ErrorCode] = {}
     for topic in request.topics:
+        view = cluster.topic(topic.name)
+        topic_id = None if view is None or not view.topic_id.int else view.topic_id
         for wanted in topic.partitions:
             key = (topic.name, wanted.partition_index)
             if is_unknown_id(topic):
@@ -37,6 +39,7 @@ def requested_offsets(
                 wanted.committed_metadata or "",
                 now_ms,
                 expire_timestamp_ms,
+                topic_id,
             )
     return offsets, unknown
 

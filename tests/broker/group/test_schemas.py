@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +29,8 @@ from highwater.kafka.records.batch import CorruptBatch
 TEXT = st.text(max_size=20)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
-OFFSETS = st.builds(CommittedOffset, INT64, INT32, TEXT, INT64, st.none())
+TOPIC_IDS = st.none() | st.uuids().filter(lambda topic_id: topic_id.int != 0)
+OFFSETS = st.builds(CommittedOffset, INT64, INT32, TEXT, INT64, st.none(), TOPIC_IDS)
 MEMBERS = st.builds(
     StoredMember, TEXT, st.none() | TEXT, TEXT, TEXT, INT32, INT32, st.binary(max_size=20), st.binary(max_size=20)
 )
@@ -34,15 +39,19 @@ GROUPS = st.builds(
 )
 
 
-@given(OFFSETS)
-def test_offsets_come_back(offset: CommittedOffset) -> None:
-    assert decode_offset(encode_offset(offset)) == offset
+@given(OFFSETS, st.booleans())
+def test_offsets_come_back(offset: CommittedOffset, with_topic_id: bool) -> None:
+    expected = offset if with_topic_id else offset._replace(topic_id=None)
+    assert decode_offset(encode_offset(offset, with_topic_id=with_topic_id)) == expected
 
 
-@given(OFFSETS, st.integers(0, 2**63 - 1))
-def test_an_expiry_of_its_own_comes_back_and_costs_the_leader_epoch(offset: CommittedOffset, expires_ms: int) -> None:
+@given(OFFSETS, st.integers(0, 2**63 - 1), st.booleans())
+def test_an_expiry_of_its_own_comes_back_and_costs_what_is_newer(
+    offset: CommittedOffset, expires_ms: int, with_topic_id: bool
+) -> None:
     offset = offset._replace(expire_timestamp_ms=expires_ms)
-    assert decode_offset(encode_offset(offset)) == offset._replace(leader_epoch=-1)
+    expected = offset._replace(leader_epoch=-1, topic_id=None)
+    assert decode_offset(encode_offset(offset, with_topic_id=with_topic_id)) == expected
 
 
 @given(GROUPS)
@@ -64,9 +73,8 @@ def test_keys_come_back(group_id: str, topic: str, partition: int) -> None:
 def test_bytes_as_kafka_writes_them() -> None:
     """By the schemas OffsetCommitKey v1, OffsetCommitValue v3, GroupMetadataKey v2, GroupMetadataValue v3."""
     assert encode_offset_key(OffsetKey("g", "t", 7)).hex() == "000100016700017400000007"
-    assert (
-        encode_offset(CommittedOffset(42, 5, "m", 1000)).hex() == "0003000000000000002a0000000500016d00000000000003e8"
-    )
+    offset = encode_offset(CommittedOffset(42, 5, "m", 1000), with_topic_id=False)
+    assert offset.hex() == "0003000000000000002a0000000500016d00000000000003e8"
     assert encode_group_key(GroupKey("g")).hex() == "0002000167"
     member = StoredMember("a", None, "c", "/h", 60000, 10000, b"\x01", b"\x02\x03")
     assert encode_group(StoredGroup("consumer", 3, "range", "a", 1000, (member,))).hex() == (
@@ -75,11 +83,35 @@ def test_bytes_as_kafka_writes_them() -> None:
     )  # fmt: skip
 
 
+WRITTEN: Final = {
+    "offset": CommittedOffset(42, 5, "m", 1000, topic_id=UUID(int=97)),
+    "offset of nobody": CommittedOffset(42, -1, "", 1000),
+    "offset with an expiry": CommittedOffset(42, 5, "m", 1000, 2000, UUID(int=97)),
+}
+
+
+@pytest.mark.parametrize(
+    "line", (Path(__file__).parent / "offsets_4.4.txt").read_text().splitlines(), ids=lambda line: line.split(" =")[0]
+)
+def test_bytes_as_kafka_4_4_writes_them(line: str) -> None:
+    """See tests/compat/apache_kafka/ConsumerGroupRecords.java."""
+    name, raw = line.split(" = ")
+    key, value = raw.split()
+    assert encode_offset_key(OffsetKey("g", "t", 7)).hex() == key
+    assert value == (encode_offset(WRITTEN[name], with_topic_id=True).hex() if name in WRITTEN else "-")
+
+
 def test_values_of_other_versions() -> None:
     oldest = bytes.fromhex("0000000000000000002a00016d00000000000003e8")
     assert decode_offset(oldest) == CommittedOffset(42, -1, "m", 1000)
     flexible = bytes.fromhex("0004000000000000002a00000005026d00000000000003e800")
     assert decode_offset(flexible) == CommittedOffset(42, 5, "m", 1000)
+    zeros = bytes.fromhex("0004000000000000002a00000005026d00000000000003e8" + "010010" + 16 * "00")
+    assert decode_offset(zeros) == CommittedOffset(42, 5, "m", 1000)
+    with_another_tag = bytes.fromhex(
+        "0004000000000000002a00000005026d00000000000003e8" + "02" + "0010" + 15 * "00" + "61" + "090101"
+    )
+    assert decode_offset(with_another_tag) == CommittedOffset(42, 5, "m", 1000, topic_id=UUID(int=97))
     oldest = bytes.fromhex("00000001630000000300017200016100000001000161000163000168")
     group = decode_group(oldest + bytes.fromhex("0000271000000001010000000102"))
     assert group == StoredGroup("c", 3, "r", "a", -1, (StoredMember("a", None, "c", "h", 10000, 10000, b"\1", b"\2"),))

@@ -10,9 +10,11 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.group.offsets import CommittedOffset
+from highwater.broker.group.schemas import OffsetKey, decode_offset, encode_offset, encode_offset_key
 from highwater.broker.log.files import RealFiles
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS, OFFSETS_TOPIC
-from highwater.kafka.records.record import Record, encode_batch
+from highwater.kafka.records.record import Record, decode_batch, encode_batch
 from tests.broker.group.asking import GroupHarness, successive_harnesses
 from tests.broker.handlers.harness import NO_SUCH_ID, Pending, versions
 
@@ -208,6 +210,37 @@ class TestOffsets:
         (told,) = node.ask("offset_commit", 10, group_id="g", member_id="", topics=wanted).topics
         assert (told.topic_id, told.partitions[0].error_code) == (old["topic_id"], ErrorCode.unknown_topic_id)
         assert node.fetch_offsets(version=10) == {}
+
+    def test_an_offset_that_outlived_its_topic_is_none_of_the_next_one(self, make: Callable[..., GroupHarness]) -> None:
+        """A coordinator that was down when the topic was deleted reads it back. By name it is told, as by Kafka 4.4."""
+        node = make()
+        node.find()
+        node.commit({T0: 5, T1: 6})
+        old = CommittedOffset(7, -1, "", node.clock.now_ms(), topic_id=NO_SUCH_ID)
+        record = encode_offset_key(OffsetKey("g", *T0)), encode_offset(old, with_topic_id=True)
+        node.node.groups.topic.append("g", [record], node.clock.now_ms(), lambda _: None, timeout_ms=None)
+        node = make()
+        assert node.fetch_offsets(T0, T1, version=10) == node.fetch_offsets(version=10) == {T1: (6, "")}
+        assert node.fetch_offsets(T0, version=9) == {T0: (7, "")}
+        node.commit({T0: 8})
+        assert node.fetch_offsets(version=10) == {T0: (8, ""), T1: (6, "")}
+
+    @pytest.mark.parametrize("level", [0, 1])
+    def test_offsets_are_stored_with_the_ids_of_topics_at_group_version_1(
+        self, make: Callable[..., GroupHarness], level: int
+    ) -> None:
+        node = make()
+        node.find()
+        update = {"feature": "group.version", "max_version_level": level, "upgrade_type": 1 if level else 2}
+        node.ask("update_features", 2, timeout=1000, feature_updates=[update])
+        node.commit({T0: 5})
+        partition = node.node.groups.partition("g")
+        assert partition is not None
+        ((header, batch),) = node.node.groups.topic.batches(partition)
+        (record,) = decode_batch(batch, header)
+        assert record.value is not None
+        assert decode_offset(record.value).topic_id == (node.topic_id("t") if level else None)
+        assert make().fetch_offsets(T0, version=10) == {T0: (5, "")}
 
     def test_each_unknown_id_is_told_by_itself(self, node: GroupHarness) -> None:
         ids = [NO_SUCH_ID, UUID(int=10), None]

@@ -1,17 +1,21 @@
-// Prints what Kafka writes to __consumer_offsets for consumer groups of KIP-848, a line for each record: a name, " = ",
-// the key and the value in hexadecimal.
+// Prints what Kafka writes to __consumer_offsets for consumer groups of KIP-848, or with the word "offsets" for committed
+// offsets, a line for each record: a name, " = ", the key and the value in hexadecimal.
 //
 //   JARS=$(.venv/bin/python -c 'from tests.compat.apache_kafka.tools import jars_4; print(jars_4())')
 //   java -cp "$JARS/*" tests/compat/apache_kafka/ConsumerGroupRecords.java > tests/broker/group/consumer/records_4.4.txt
+//   java -cp "$JARS/*" tests/compat/apache_kafka/ConsumerGroupRecords.java offsets > tests/broker/group/offsets_4.4.txt
 
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
 import java.util.Set;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
 import org.apache.kafka.coordinator.group.GroupCoordinatorRecordHelpers;
 import org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde;
+import org.apache.kafka.coordinator.group.OffsetAndMetadata;
 import org.apache.kafka.coordinator.group.generated.ConsumerGroupMemberMetadataValue;
 import org.apache.kafka.coordinator.group.modern.MemberState;
 import org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroupMember;
@@ -22,6 +26,15 @@ public class ConsumerGroupRecords {
     private static final Uuid B = new Uuid(0, 98);
 
     public static void main(String[] arguments) {
+        if (arguments.length > 0) {
+            OptionalInt none = OptionalInt.empty();
+            print("offset", offset(new OffsetAndMetadata(42, OptionalInt.of(5), "m", 1000, OptionalLong.empty(), A)));
+            print("offset of nobody", offset(new OffsetAndMetadata(42, none, "", 1000, OptionalLong.empty(), Uuid.ZERO_UUID)));
+            print("offset with an expiry",
+                offset(new OffsetAndMetadata(42, OptionalInt.of(5), "m", 1000, OptionalLong.of(2000), A)));
+            print("offset gone", GroupCoordinatorRecordHelpers.newOffsetCommitTombstoneRecord("g", "t", 7));
+            return;
+        }
         print("group", GroupCoordinatorRecordHelpers.newConsumerGroupEpochRecord("g", 7, -5L));
         print("group without a hash", GroupCoordinatorRecordHelpers.newConsumerGroupEpochRecord("g", 7, 0L));
         print("group gone", GroupCoordinatorRecordHelpers.newConsumerGroupEpochTombstoneRecord("g"));
@@ -54,6 +67,10 @@ public class ConsumerGroupRecords {
         print("regex", GroupCoordinatorRecordHelpers.newConsumerGroupRegularExpressionRecord(
             "g", "a.*", new ResolvedRegularExpression(Set.of("ab"), 3L, 1000L)));
         print("regex gone", GroupCoordinatorRecordHelpers.newConsumerGroupRegularExpressionTombstone("g", "a.*"));
+    }
+
+    private static CoordinatorRecord offset(OffsetAndMetadata offset) {
+        return GroupCoordinatorRecordHelpers.newOffsetCommitRecord("g", "t", 7, offset);
     }
 
     private static ConsumerGroupMember.Builder member() {
