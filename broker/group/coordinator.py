@@ -149,13 +149,10 @@ class GroupCoordinator:
         is_of_consumers = group is not None and isinstance(group.members, ConsumerMembership)
         return ErrorCode.coordinator_load_in_progress if is_of_consumers and not self._cluster.is_complete else None
 
-    def has_consumers(self, group_id: str | None = None) -> bool:
-        """Whether this consumer group, or any, has members here."""
-        groups = self._groups.by_id.values() if group_id is None else [self._groups.by_id.get(group_id)]
-        return any(
-            group is not None and isinstance(group.members, ConsumerMembership) and not group.members.is_empty
-            for group in groups
-        )
+    def has_consumers(self, group_id: str) -> bool:
+        """Whether this consumer group has members here."""
+        group = self._groups.by_id.get(group_id)
+        return group is not None and isinstance(group.members, ConsumerMembership) and not group.members.is_empty
 
     def consumer_heartbeat(
         self, group_id: str, version: int, request: HeartbeatRequest, sees: Sees, answer: AnswerHeartbeat

@@ -39,7 +39,7 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int | None = None
     """Only if the client requested its own retention time."""
     topic_id: UUID | None = None
-    """Of the topic when the offset was committed; None if a broker of older formats stored it."""
+    """The id of the topic when the offset was committed; None if it was stored in an older format."""
 
     def is_of(self, topic_id: UUID | None) -> bool:
         """Whether it is of the topic with this id, as far as both are known. (OffsetMetadataManager)"""

@@ -4,7 +4,7 @@ Behaviour:
 * All updates are made, or none: INVALID_UPDATE_VERSION and a reason for the first that is refused (KIP-584, KIP-778).
 * Any broker of a cluster does it, as it needs only ZooKeeper; Kafka's tools ask the controller. The level of a feature
   must be one that each live broker supports.
-* group.version does not go to 0 while a consumer group that this broker coordinates has members.
+* group.version does not go to 0 while a consumer group has members, or a broker does not say whether one has.
 * metadata.version and kraft.version are refused: there is no quorum.
 * The two kinds of downgrades are the same here, as no level loses metadata.
 
@@ -14,11 +14,13 @@ each feature.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.features import GROUP_VERSION, FeatureChange, Finalised, Update, UpgradeType, updating
+from highwater.broker.group.members import CONSUMER
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.kafka.protocol.problem import Problem
@@ -30,10 +32,6 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         for each in request.feature_updates
     }
     deferred = Deferred()
-    wanted = updates.get(GROUP_VERSION)
-    if wanted is not None and not wanted.level and node.groups.has_consumers():
-        message = f"{GROUP_VERSION} cannot go to 0 while consumer groups have members: stop these first."
-        return {"error_code": ErrorCode.invalid_update_version, "error_message": message, "results": ()}
     change = updating(node.features.supported, updates, node.clock.now_ms())
 
     def done(problem: Problem | None) -> None:
@@ -42,9 +40,47 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         else:
             deferred.complete({"results": [{"feature": name} for name in updates]})
 
-    validate_only = context.version >= 1 and request.validate_only
-    node.feature_store.change_features(_without_effect(change) if validate_only else change, done)
+    def go_on(counts: Mapping[int, int | None]) -> None:
+        if (reason := _in_use(counts)) is not None:
+            done(Problem(ErrorCode.invalid_update_version, reason))
+            return
+        validate_only = context.version >= 1 and request.validate_only
+        node.feature_store.change_features(_without_effect(change) if validate_only else change, done)
+
+    wanted = updates.get(GROUP_VERSION)
+    if wanted is not None and not wanted.level and node.features.level(GROUP_VERSION):
+        _count_consumer_groups(node, go_on)
+    else:
+        go_on({})
     return deferred.now_or_later()
+
+
+def _count_consumer_groups(node: Node, then: Callable[[Mapping[int, int | None]], None]) -> None:
+    """Call back with how many have members, by the broker that coordinates them; None for one that does not say."""
+
+    def go_on(elsewhere: Mapping[int, int | None]) -> None:
+        error, groups = node.groups.all_groups()
+        here = None if error else sum(group.kind == CONSUMER and not group.is_empty for group in groups)
+        then({node.broker_id: here, **elsewhere})
+
+    if node.member is None:
+        go_on({})
+    else:
+        node.member.groups_elsewhere.count(go_on)
+
+
+def _in_use(counts: Mapping[int, int | None]) -> str | None:
+    """Return why group.version cannot go to 0, or None."""
+    cannot = f"{GROUP_VERSION} cannot go to 0 while consumer groups have members"
+    if any(counts.values()):
+        told = ", ".join(f"{count} of broker {broker_id}" for broker_id, count in sorted(counts.items()) if count)
+        return f"{cannot}: stop the consumers of these groups first ({told})."
+    if silent := sorted(broker_id for broker_id, count in counts.items() if count is None):
+        told = ", ".join(map(str, silent))
+        return (
+            f"{cannot}, and of broker {told} it is not known whether one of its groups has: ask again when it answers."
+        )
+    return None
 
 
 def _upgrade_type(update: Any, version: int) -> int:

@@ -28,6 +28,7 @@ from highwater.broker.features import GROUP_VERSION, TRANSACTION_VERSION
 from highwater.broker.group.coordinator import GroupCoordinator
 from highwater.broker.member.auto_creation import ClusterAutoCreation
 from highwater.broker.member.features import ClusterFeatures
+from highwater.broker.member.groups_elsewhere import GroupsElsewhere
 from highwater.broker.member.markers import RemoteMarkers
 from highwater.broker.member.member import SessionPart
 from highwater.broker.member.parts import ClusterParts
@@ -209,6 +210,7 @@ class ClusteredNode:
             verification=RemoteVerification(
                 runtime, metadata, transactions.partition_of, connections("add-partitions-to-txn-manager")
             ),
+            groups_elsewhere=GroupsElsewhere(broker_id, metadata, connections("list-groups")),
         )
         self.node = Node(
             broker_id=broker_id,
@@ -256,6 +258,7 @@ class ClusteredNode:
         self._publishing.close()
         self._remote_markers.close()
         self.parts.verification.close()
+        self.parts.groups_elsewhere.close()
         self._in_sync_changes.close()
         self._fetchers.close()
         self.parts.closed_leaders.close()

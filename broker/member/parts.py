@@ -8,6 +8,7 @@ from highwater.broker.cluster.closed_leaders import ClosedLeaders
 from highwater.broker.cluster.epochs import Epochs
 from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.controller.controller import Controller
+from highwater.broker.member.groups_elsewhere import GroupsElsewhere
 from highwater.broker.member.replica_manager import ReplicaManager
 from highwater.broker.member.verification import RemoteVerification
 
@@ -23,3 +24,4 @@ class ClusterParts:
     controller: Controller
     """Every member has one; the controller's is active."""
     verification: RemoteVerification
+    groups_elsewhere: GroupsElsewhere

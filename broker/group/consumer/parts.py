@@ -20,7 +20,7 @@ _MOST_BYTES: Final = 200_000
 
 
 def in_parts(records: Iterable[GroupRecord]) -> list[Sequence[GroupRecord]]:
-    """Cut the records that remove members, or that tell what regular expressions match."""
+    """Cut the records that remove members, or those of the topics that regular expressions match."""
     parts: list[Sequence[GroupRecord]] = []
     part: list[GroupRecord] = []
     size = 0

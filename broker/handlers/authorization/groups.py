@@ -197,9 +197,12 @@ def _not_described(group_id: str, error_code: ErrorCode) -> Answer:
 
 
 def list_groups(access: Access, request: Any, handle: Handle) -> Reply:
-    """DESCRIBE on the cluster shows all groups, else DESCRIBE on the group shows it."""
+    """DESCRIBE on the cluster shows all groups, else DESCRIBE on the group shows it.
+
+    So does CLUSTER_ACTION: a broker asks the others before `group.version` goes to 0.
+    """
     reply = handle(request)
-    if access.to_cluster(Operation.DESCRIBE, is_told=False):
+    if any(access.to_cluster(each, is_told=False) for each in (Operation.DESCRIBE, Operation.CLUSTER_ACTION)):
         return reply
 
     def tell(answer: Answer) -> Answer:

@@ -41,6 +41,7 @@ LEADER_AND_ISR: Final = 4
 STOP_REPLICA: Final = 5
 UPDATE_METADATA: Final = 6
 CONTROLLED_SHUTDOWN: Final = 7
+LIST_GROUPS: Final = 16
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 CREATE_TOPICS: Final = 19
@@ -74,7 +75,7 @@ APIS: Final = {
         Api(13, "leave_group", 0, 5, 4, items_max=ONE_STEP_ITEMS_MAX),
         Api(14, "sync_group", 0, 5, 4, items_max=ONE_STEP_ITEMS_MAX),
         Api(15, "describe_groups", 0, 6, 5),
-        Api(16, "list_groups", 0, 5, 3),
+        Api(LIST_GROUPS, "list_groups", 0, 5, 3),
         Api(SASL_HANDSHAKE, "sasl_handshake", 0, 1, _NEVER),
         Api(API_VERSIONS, "api_versions", 0, 5, 3),
         Api(CREATE_TOPICS, "create_topics", 0, 7, 5),
