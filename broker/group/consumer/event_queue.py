@@ -5,7 +5,7 @@ that is to send again. So two requests of a member wait at most, as one to leave
 
 The group changes only by records that the log has. What the log refuses is dropped, so that nothing has to be undone.
 A removal that leaves members of the classic protocol only has a classic group as `successor` (see `migration`), if it
-is one batch.
+is one batch. So has the change of a classic group that the log refuses.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class EventQueue:
         self._leftovers = leftovers
         self._topics_version = -1
         self._current: GroupEvent | None = None
-        self._removed: frozenset[str] = frozenset()
-        """The members that the records under way remove."""
+        self._removed: Mapping[str, ErrorCode] = {}
+        """The members that the records under way remove, and the answer to each until then."""
         self._waiting: deque[GroupEvent] = deque()
         self._not_before_ms = 0
         self._is_dead = False
@@ -141,7 +141,7 @@ class EventQueue:
             return ()
         records = [record for part in decided.parts for record in part]
         members = {key.name: value for key, value in records if key.kind is RecordKind.MEMBER}
-        self._removed = frozenset([member_id for member_id, value in members.items() if value is None])
+        self._removed = self._removed_by(members)
         if len(decided.parts) == 1 and (classic := self._as_classic_after(members, now)) is not None:
             whole = [*self._leftovers, *map(encoded, self.group.tombstones()), classic.first_record]
             return [Store(whole, partial(self._has_successor, event, decided.then, classic), is_patient=True)]
@@ -172,6 +172,15 @@ class EventQueue:
         )
         self.group.apply(records, self._settings.session_timeout_ms, now.monotonic_ms)
 
+    def _removed_by(self, members: Mapping[str, Value | None]) -> dict[str, ErrorCode]:
+        taken = {member.instance_id for member in members.values() if isinstance(member, ConsumerMember)}
+        replaced = {id_ for instance_id, id_ in self.group.static_ids.items() if instance_id in taken}
+        return {
+            id_: ErrorCode.fenced_instance_id if id_ in replaced else ErrorCode.unknown_member_id
+            for id_, value in members.items()
+            if value is None
+        }
+
     def _as_classic_after(self, members: Mapping[str, Value | None], now: Now) -> ClassicGroup | None:
         """Return the classic group that these records of members leave, or None for a consumer group."""
         come = [member for member in members.values() if isinstance(member, ConsumerMember)]
@@ -199,7 +208,7 @@ class EventQueue:
     def _ended(self, event: GroupEvent, then: Callable[[Now], None], error: ErrorCode, now: Now) -> None:
         if self._is_dead:
             return
-        self._current, self._removed = None, frozenset()
+        self._current, self._removed = None, {}
         if error:
             self._not_before_ms = now.monotonic_ms + _RETRY_MS
             event.fail(error)
@@ -209,6 +218,10 @@ class EventQueue:
 
     def stored(self, store: Store, error: ErrorCode, now: Now) -> list[Effect]:
         store.then(error, now)
+        if error and not self._is_dead and any(value is not None for _, value in self._leftovers):
+            # The log has the classic group that this one was. It goes on, so that nothing has come of the change.
+            classic = downgraded(self.group, (), self._world.classic, self._world.name_of, now)
+            self.successor = None if classic is None else Successor(classic, None)
         return self._take_effects()
 
     def die(self, error: ErrorCode) -> list[Effect]:

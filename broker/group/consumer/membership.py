@@ -204,8 +204,8 @@ class ConsumerMembership(EventQueue):
         return [Answer(partial(answer, synced))]
 
     def heartbeat(self, member_id: str, group_instance_id: str | None, generation_id: int, now: Now) -> ErrorCode:
-        if member_id in self._removed:
-            return ErrorCode.unknown_member_id
+        if (error := self._removed.get(member_id)) is not None:
+            return error
         self._look_at_topics()
         return classic_members.heartbeat(
             self.group, member_id, group_instance_id, generation_id, self._world.topics, self._settings, now

@@ -9,6 +9,10 @@ Write new steps without an outcome and run `REWRITE_SCRIPTS=1 pytest tests/broke
     join MEMBER [topics=a,b] [OPTION]...
     beat MEMBER EPOCH [OPTION]...       instance= rack= owned=a:0,1+b:2 topics= regex= assignor= rebalance=
     leave MEMBER EPOCH [instance=]
+    classic MEMBER [OPTION]...          JoinGroup of a member of the classic protocol: topics= owned= instance= session=
+                                        rebalance= protocols=range,even version=3; `-` for a member without an id
+    sync MEMBER GENERATION [instance=]
+    alive MEMBER GENERATION [instance=] Heartbeat of such a member
     advance MS                          time passes, and whose time is up goes
     resolve [NAME]...                   the names that regular expressions are matched against, if that is due now
     resolved                            and what comes of it
@@ -23,7 +27,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kio.schema.errors import ErrorCode
+
 from highwater.broker.group.assignors.assignor import Assignor
+from highwater.broker.group.consumer.classic_members import as_heartbeat, sync
+from highwater.broker.group.consumer.classic_members import heartbeat as classic_heartbeat
 from highwater.broker.group.consumer.events import (
     ConsumerSettings,
     Decision,
@@ -46,10 +54,12 @@ from highwater.broker.group.consumer.schemas import (
     TargetEpoch,
     Value,
 )
-from highwater.broker.group.events import Now
+from highwater.broker.group.embedded import read_assignment
+from highwater.broker.group.events import JoinRequest, Now, Protocol, SyncRequest
 from highwater.broker.slices import run
 from tests.broker.group.consumer.assigning import always, evenly
-from tests.broker.group.consumer.partitions import partitions, told, told_with_epochs, topic_id
+from tests.broker.group.consumer.partitions import name_of, partitions, told, told_with_epochs, topic_id
+from tests.broker.group.consumer_bytes import subscription
 
 SESSION_MS = 45_000
 REFRESH_MS = 600_000
@@ -65,6 +75,7 @@ class Script:
         self._assign: Assignor = evenly
         self._result: Resolved = {}
         self._fails = False
+        self._names = 0
         self._configure()
 
     def _configure(self, interval: str = "0", max_size: str = "10", assignors: str = "uniform,range") -> None:
@@ -145,6 +156,56 @@ class Script:
     def _do_leave(self, member: str, epoch: str, instance: str | None = None) -> None:
         self._take(leave(self._group, HeartbeatRequest(member, int(epoch), instance), self._topics.get))
 
+    def _do_classic(
+        self,
+        member: str,
+        topics: str = "",
+        owned: str = "",
+        instance: str | None = None,
+        session: str = "30000",
+        rebalance: str = "60000",
+        protocols: str = "range",
+        version: str = "3",
+    ) -> None:
+        held = {name_of(topic): indexes for topic, indexes in partitions(owned.replace("+", " ")).items()}
+        metadata = subscription(topics.split(",") if topics else (), held, version=int(version))
+        offered = tuple([Protocol(name, metadata) for name in protocols.split(",")])
+        self._names += member == "-"
+        new_id = f"new{self._names}" if member == "-" else member
+        request = JoinRequest(
+            "" if member == "-" else member, "consumer", offered, int(session), int(rebalance), instance, "c", "/h"
+        )
+        asked = as_heartbeat(self._group, new_id, request, self._topics.get)
+        if isinstance(asked, ErrorCode):
+            self._lines.append(asked.name)
+            return
+        decision = run(heartbeat(self._group, asked, self._topics.get, self._settings_now, self._now))
+        answer = decision.answer
+        joined = f"{new_id} joined generation {answer.member_epoch}"
+        self._lines.append(answer.error_code.name if answer.error_code else joined)
+        self._write(decision.records)
+        if not answer.error_code:
+            self._group.expect(new_id, self._now_ms, anew=True)
+
+    def _do_sync(self, member: str, generation: str, instance: str | None = None) -> None:
+        names = {topic_id(name): name for name in self._topics}
+        answer = sync(self._group, SyncRequest(member, int(generation), instance), names.get)
+        if answer.error_code:
+            self._lines.append(answer.error_code.name)
+            return
+        self._group.heard(member, SESSION_MS, self._now_ms)
+        self._group.answered(member)
+        read = read_assignment(answer.assignment)
+        assert read is not None
+        shown = {topic_id(name): frozenset(indexes) for name, indexes in read.partitions.items()}
+        self._lines.append(f"{answer.protocol_name}, assigned {told(shown) or 'nothing'}")
+
+    def _do_alive(self, member: str, generation: str, instance: str | None = None) -> None:
+        outcome = classic_heartbeat(
+            self._group, member, instance, int(generation), self._topics.get, self._settings_now, self._now
+        )
+        self._lines.append(outcome.name)
+
     def _do_resolve(self, *names: str) -> None:
         if not is_due(self._group, REFRESH_MS, self._now):
             self._lines.append("not due")
@@ -214,6 +275,8 @@ def _value(value: Value | None) -> str:
     if isinstance(value, ConsumerMember):
         fields = [value.instance_id, value.rack_id, f"topics {','.join(sorted(value.topics)) or '-'}"]
         fields += [value.regex, value.assignor]
+        if value.classic is not None:
+            fields.append(f"speaks {','.join(name for name, _ in value.classic.protocols)}")
         return " ".join(filter(None, fields))
     if isinstance(value, MemberTarget):
         return told(value.partitions) or "nothing"

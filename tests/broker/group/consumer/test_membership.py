@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.assignors.known import ASSIGNORS
+from highwater.broker.group.classic import ClassicGroup
 from highwater.broker.group.consumer import target
 from highwater.broker.group.consumer.event_queue import World
 from highwater.broker.group.consumer.events import ConsumerSettings, HeartbeatAnswer, HeartbeatRequest, KnownTopic
@@ -26,9 +27,11 @@ from highwater.broker.group.consumer.schemas import (
     decode_value,
 )
 from highwater.broker.group.counters import GroupCounters
-from highwater.broker.group.events import Answer, Effect, Leaver, Now, Store
+from highwater.broker.group.events import Answer, Effect, JoinAnswer, JoinRequest, Leaver, Now, Protocol, Store
+from highwater.broker.group.members import GroupMember
 from highwater.broker.group.rebalance import GroupSettings
 from highwater.broker.slices import run
+from tests.broker.group.consumer_bytes import assignment, subscription
 
 TOPIC = UUID(int=1)
 OTHER_TOPIC = UUID(int=2)
@@ -325,6 +328,51 @@ def test_who_is_no_member_does_not_resolve_with_what_it_may_see(group: Members) 
     group.advance(10_000)
     assert group.beat("b", 7, sees=lambda _: False)[0].error_code is ErrorCode.unknown_member_id
     assert not group.stores
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_classic_member_is_not_welcomed_while_it_is_removed(group: Members, is_replaced: bool) -> None:
+    """An instance that somebody else takes is told so, or it would take it back."""
+    joined: list[JoinAnswer] = []
+    protocols = (Protocol("range", subscription(["t"])),)
+    request = JoinRequest("", "consumer", protocols, 50_000, 60_000, "i", "c", "/h")
+    group.do(group.members.join(request, joined.append, group.now))
+    group.end_append()
+    ((_, member_id, generation_id, *_),) = joined
+    assert group.members.heartbeat(member_id, "i", generation_id, group.now) is ErrorCode.none
+    if is_replaced:
+        group.beat("b", instance_id="i")
+    else:
+        group.do(group.members.leave([Leaver(member_id)], lambda _: None, group.now))
+    error = ErrorCode.fenced_instance_id if is_replaced else ErrorCode.unknown_member_id
+    assert group.members.heartbeat(member_id, "i", generation_id, group.now) is error
+    group.end_append()
+    assert group.members.heartbeat(member_id, "i", generation_id, group.now) is error
+
+
+def test_a_classic_group_that_cannot_become_a_consumer_group_goes_on() -> None:
+    """The log refuses the change, for example because the batch is too large."""
+    protocols = (Protocol("range", subscription(["t"])),)
+    request = JoinRequest("m", "consumer", protocols, 10_000, 60_000, None, "c", "/h")
+    member = GroupMember("m", request)
+    member.assignment = assignment({"t": [0, 1]})
+    group = Members()
+    classic = ClassicGroup.of_members("g", GroupSettings(0, 1000, str, GroupCounters()), 7, [member], group.now)
+    upgraded = ConsumerMembership.upgraded(classic, group.world, group.now)
+    assert isinstance(upgraded, ConsumerMembership)
+    group.members = upgraded
+    joining = group.beat("b")
+    keys = [(decode_key(key) or classic, value is None) for key, value in group.stores[0].records]
+    assert keys[0] == (classic, True), "the classic group is removed"
+    assert not any(is_gone for _, is_gone in keys[1:])
+    group.end_append(ErrorCode.message_too_large)
+    assert joining[0].error_code is ErrorCode.message_too_large
+    assert upgraded.successor is not None
+    after = upgraded.successor.group
+    assert (after.generation_id, [(each.member_id, each.assignment) for each in after.members]) == (
+        7,
+        [("m", member.assignment)],
+    )
 
 
 def test_topics_of_regular_expressions_that_the_log_refuses_come_later(
