@@ -64,7 +64,6 @@ from highwater.common.units import plural, ratio_text, significant
 from highwater.kafka.protocol.fetch import (
     FetchPartition,
     FetchRequest,
-    FetchTopic,
     decode_consumer_response,
     encode_consumer_request,
 )
@@ -345,7 +344,7 @@ def _fetch(served: Served, size_bytes: int, count: int) -> None:
         for _ in range(count):
             offset %= served.records
             partition = FetchPartition(0, -1, offset, -1, size_bytes)
-            request = FetchRequest(-1, 500, 1, 50 * _MIB, 0, 0, -1, [FetchTopic(_COLD, [partition])], [], "")
+            request = FetchRequest(-1, 500, 1, 50 * _MIB, 0, 0, -1, [(_COLD, [partition])], [], "")
             body = encode_consumer_request(request, _FETCH_VERSION)
             head = struct.pack(">hhih4sB", 1, _FETCH_VERSION, 1, 4, b"cold", 0)
             connection.sendall(struct.pack(">i", len(head) + len(body)) + head + body)

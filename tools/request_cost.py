@@ -1,10 +1,10 @@
-"""Measures what a Produce request costs the broker in CPU time, beside another version.
+"""Measures what requests of Produce and Fetch cost the broker in CPU time, beside another version.
 
     python -m tools.request_cost [--rounds 7] [--beside PLACE] [--load NAME]
 
 PLACE is a checkout (which runs as Python unless COMPILED=1 is set; `.` is this one), a wheel (`make compiled`) or an
-unpacked one: each round runs both versions, in turns. Requests are encoded beforehand and sent by a C program. CPU time
-is of the broker's process alone: other work on the host moves it less than a rate.
+unpacked one: each round runs both versions, in turns. Produce requests are encoded beforehand and sent by a C program.
+CPU time is of the broker's process alone: other work on the host moves it less than a rate.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 import psutil
 import typer
@@ -27,7 +27,8 @@ from highwater.bench.systems.highwater import unpacked_wheel
 from highwater.common.errors import TrialError, UsageError
 from highwater.results.analysis.statistics import paired_ratio_ci
 from highwater.tuning.facts import collect
-from tools.versions import in_turns, running
+from tools.fetch_loads import FETCHES, Send
+from tools.versions import Running, in_turns, running
 
 _NOW: Final = "this one"
 _BESIDE: Final = "beside"
@@ -42,13 +43,29 @@ class Load:
     connections: Connections
     requests: int
 
+    def prepare(self, broker: Running, topic: str) -> Send:
+        broker.create_topic(topic)
+        prepared = PreparedRequests(broker.place, topic, acks=1, records=self.records, record_bytes=self.record_bytes)
+        return lambda requests: prepared.send([broker.port], requests * self.records, self.connections).seconds
 
-LOADS: Final = {
+
+class Measured(Protocol):
+    """A load of one kind of requests."""
+
+    @property
+    def requests(self) -> int: ...
+
+    def prepare(self, broker: Running, topic: str) -> Send:
+        """Make the topic and what it needs."""
+
+
+LOADS: Final[dict[str, Measured]] = {
     "one record, 8 × 64 in flight": Load(1, 1024, Connections(8, 64), 100_000),
     "one record, 8 × 1 in flight": Load(1, 1024, Connections(8, 1), 60_000),
     "16 KiB, 8 × 5 in flight": Load(16, 1000, Connections(8, 5), 40_000),
+    **FETCHES,
 }
-"""Many requests in each wake-up of the broker; one request in each; batches of the producers' default size."""
+"""Of Produce: many requests in each wake-up of the broker; one request in each; batches of the default size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +117,20 @@ def _unpacked(place: Path, stack: ExitStack) -> Path:
     return unpacked_wheel(place, Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-wheel-"))))
 
 
-def _turn(source: Path | None, loads: dict[str, Load], folder: Path | None) -> dict[str, RequestCost]:
+def _turn(source: Path | None, loads: dict[str, Measured], folder: Path | None) -> dict[str, RequestCost]:
     costs = {}
     with running(source, folder) as broker:
         process = psutil.Process(broker.process_id)
         for number, (what, load) in enumerate(loads.items()):
-            topic = f"load-{number}"
-            broker.create_topic(topic)
-            prepared = PreparedRequests(
-                broker.place, topic, acks=1, records=load.records, record_bytes=load.record_bytes
-            )
-            prepared.send([broker.port], load.requests // 20 * load.records, load.connections)  # a warm-up
+            send = load.prepare(broker, f"load-{number}")
+            send(load.requests // 20)  # a warm-up
             before = process.cpu_times()
-            sent = prepared.send([broker.port], load.requests * load.records, load.connections)
+            seconds = send(load.requests)
             after = process.cpu_times()
             costs[what] = RequestCost(
                 (after.user - before.user) / load.requests * 1e6,
                 (after.system - before.system) / load.requests * 1e6,
-                load.requests / sent.seconds,
+                load.requests / seconds,
             )
     return costs
 

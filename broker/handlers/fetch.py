@@ -116,7 +116,7 @@ def _read(
     node: Node, context: RequestContext, request: FetchRequest, session: FetchContext, cold: Cold | None
 ) -> tuple[Fetched, int, bool]:
     if request.replica_id < 0:
-        return read(node, context, request, session.topics, cold)
+        return read(node, context, request, session, cold)
     return read_as_follower(node, request, session, cold)
 
 
@@ -140,6 +140,8 @@ def _answer(
         return encode_response(
             told, context.version, error_code=error_code, session_id=session_id, throttle_time_ms=throttle_ms
         )
+    for left_out in session.left_out:
+        left_out.fetches += 1
     for name, partitions in each(fetched):
         topic = node.partitions.topic(name)
         counters = node.counters.unknown_topics if topic is None else topic.counters
@@ -222,14 +224,9 @@ class _LateAnswer:
         node, request = self._node, self._request
         is_follower = request.replica_id >= 0
         throttle = exceeded_throttle(node) if is_follower else None
-        find = node.partitions.find
-        partitions = [
-            (partition, entry.fetch_offset)
-            for topic, wanted in each(self._session.topics)
-            for entry in each(wanted)
-            if (partition := find(topic, entry.partition)) is not None
-            and (throttle is None or not is_held_back(throttle, partition, request.replica_id))
-        ]
+        partitions = self._session.partitions(node.partitions.find)
+        if throttle is not None:
+            partitions = [place for place in partitions if not is_held_back(throttle, place[0], request.replica_id)]
         waiter = FetchWaiter(
             [partition.waiters(for_followers=is_follower) for partition, _ in partitions],
             missing,
@@ -252,8 +249,7 @@ class _LateAnswer:
 
     def _read_again(self, *, may_park: bool) -> None:
         """Answer, or wait again: for the disk, or if it `may_park` for more bytes."""
-        topics = self._session.topics
-        if len(topics) > FEW_ITEMS or any(len(partitions) > FEW_ITEMS for _, partitions in topics):
+        if self._session.is_long:
             # Whoever woke this fetch is in the midst of something.
             self._node.turns.run(partial(self._read_now, may_park), self)
         else:

@@ -21,16 +21,16 @@ from highwater.broker.quota.replication_throttle import ReplicationThrottle
 from highwater.broker.replica.alone import Alone
 from highwater.broker.replica.fetch_sessions import FetchContext, Fetched
 from highwater.broker.replica.leader import Leader
-from highwater.broker.replica.nearer import NONE_NEARER, nearer_replica
+from highwater.broker.replica.nearer import NONE_NEARER, chooses_nearer, nearer_replica
 from highwater.broker.replica.partition import Partition
 from highwater.broker.topics.refusal import refusal
 from highwater.kafka.acl import Operation, ResourceType
 from highwater.kafka.pacing import each
 from highwater.kafka.protocol.fetch import (
+    NO_ERROR,
     READ_COMMITTED,
     FetchPartition,
     FetchRequest,
-    FetchTopic,
     PartitionFetched,
 )
 from highwater.kafka.protocol.frame import Part
@@ -46,7 +46,7 @@ _READ_TOPIC: Final = (Operation.READ, ResourceType.TOPIC)
 
 
 def read(
-    node: Node, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic], cold: Cold | None
+    node: Node, context: RequestContext, request: FetchRequest, session: FetchContext, cold: Cold | None
 ) -> tuple[Fetched, int, bool]:
     """Return what can be read now, its size in bytes, and whether to answer even if that is less than min_bytes."""
     left_bytes = min(request.max_bytes, node.fetch_max_bytes)
@@ -54,14 +54,18 @@ def read(
         most_bytes = node.quotas.most_fetch_bytes(context.client.principal, context.client_id, now_ms(node))
         left_bytes = left_bytes if most_bytes is None else min(left_bytes, most_bytes)
     total_bytes = 0
-    must_answer = not topics
+    must_answer = not session.has_partitions
     read_committed = request.isolation_level == READ_COMMITTED
     answers: Fetched = []
     find = node.partitions.find
     may_read = None
+    looks_for_nearer = node.member is not None and chooses_nearer(node.config, request.rack_id)
     if node.acls is not None:
         may_read = context.client.permissions(node.acls.authorizer).answers(_READ_TOPIC)
-        node.counters.authorizations_asked += len(topics)
+        node.counters.authorizations_asked += len(session.topics)
+    # Whether a topic may be read, and where from, is asked at each fetch.
+    asks_of_all = looks_for_nearer or may_read is not None
+    topics = session.topics if asks_of_all else session.due_to_consumer(read_committed)
     for topic, partitions in each(topics):
         if may_read is not None:
             name = topic if isinstance(topic, str) else node.topic_name(topic)
@@ -81,11 +85,8 @@ def read(
             elif context.version < ZSTD_FROM and partition.log.config.compression is Codec.ZSTD:
                 answer = PartitionFetched(wanted.partition, ErrorCode.unsupported_compression_type)
             elif (
-                request.rack_id
-                and node.member is not None
-                and (
-                    nearer := nearer_replica(node.config, node.cluster, partition, wanted.fetch_offset, request.rack_id)
-                )
+                looks_for_nearer
+                and (nearer := nearer_replica(node.cluster, partition, wanted.fetch_offset, request.rack_id))
                 != NONE_NEARER
             ):
                 answer = PartitionFetched(
@@ -106,6 +107,10 @@ def read(
             left_bytes -= wanted.partition_max_bytes if cold and partition in cold else size
             if answer.error_code or answer.diverging_epoch is not None:
                 must_answer = True
+            elif not size and partition is not None:
+                end_offset = answer.last_stable_offset if read_committed else answer.high_watermark
+                if wanted.fetch_offset == end_offset:
+                    session.settle(topic, wanted.partition, partition)
     return answers, total_bytes, must_answer
 
 
@@ -117,13 +122,13 @@ def read_as_follower(
     The offsets come first, and of them those that the request names: a high watermark that advances lets coordinators
     append, maybe to a settled partition.
     """
-    find, replica_id = node.partitions.find, request.replica_id
+    replica_id = request.replica_id
     noted = {
         (topic, wanted.partition): _note_follower(node, topic, wanted, replica_id)
         for topic, partitions in each(request.topics)
         for wanted in each(partitions)
     }
-    topics = session.due(replica_id, find, now_ms(node))
+    topics = session.due(replica_id, now_ms(node))
     for topic, partitions in each(topics):
         for wanted in each(partitions):
             if (topic, wanted.partition) not in noted:
@@ -151,7 +156,7 @@ def read_as_follower(
                 total_bytes += size
                 left_bytes -= wanted.partition_max_bytes if cold and partition in cold else size
                 if wanted.fetch_offset == end_offset:
-                    session.settle((topic, wanted.partition))
+                    session.settle(topic, wanted.partition, partition)
             fetched.append(answer)
             if answer.error_code or answer.diverging_epoch is not None:
                 must_answer = True
@@ -292,7 +297,7 @@ def _read_partition(
             aborted = among
     return PartitionFetched(
         wanted.partition,
-        ErrorCode.none,
+        NO_ERROR,
         partition.high_watermark,
         partition.last_stable_offset,
         log.log_start_offset,

@@ -36,6 +36,7 @@ def read(
             offset,
             max_bytes,
             end_position=end_position,
+            next_offset=-1 if reaches_end and slot + 1 < len(base_offsets) else end_offset,
             at_least_one_batch=at_least_one_batch,
             only_cached=only_cached,
         )

@@ -46,6 +46,8 @@ from highwater.kafka.records.compress import DEFAULT_LIMIT_BYTES
 from highwater.kafka.records.record import let_go, unfolded_records
 from highwater.kafka.records.record_times import HeaderBudget, first_record_from
 
+_MOST_READERS: Final = 8
+"""For how many readers a segment notes where they go on."""
 _TAIL_BYTES: Final = 64 * 1024
 """The last batch with an index entry is most likely in so many bytes at the end of a segment."""
 
@@ -86,6 +88,8 @@ class Segment(SegmentFile):
         self._first_batch_timestamp_ms: int | None = None
         self._looked_at: Look | None = None
         """The last look at the records, with the largest timestamp that it found."""
+        self._ends_of_reads: dict[int, int] | None = None
+        """{offset: the position of its batch} of those where reads ended: most readers go on there."""
 
     @classmethod
     def create(
@@ -230,7 +234,7 @@ class Segment(SegmentFile):
             self._files.truncate(self._open(), position)
             self._files.sync(self._open())
             self.size_bytes = position
-            self._looked_at = None
+            self._looked_at = self._ends_of_reads = None
             if position == 0:
                 self._first_batch_timestamp_ms = None
             indexes.truncate(position, offset, self.headers)
@@ -249,36 +253,57 @@ class Segment(SegmentFile):
         max_bytes: int,
         *,
         end_position: int,
+        next_offset: int,
         at_least_one_batch: bool,
         only_cached: bool = False,
     ) -> bytes | bytearray | None:
         """Whole batches from the first one with `offset` or later ones, up to `end_position`; None if there is none.
 
-        With `only_cached` NotCached where it would wait for the disk.
+        next_offset: the offset that begins at `end_position`; −1 if that is not in this segment. With `only_cached`
+        NotCached where it would wait for the disk.
         """
         if only_cached:
             self._begin_without_waiting()
         try:
-            found = self.find(offset)
-            if found is None:
+            position = self._position_to_read(offset)
+            if position < 0:
                 return None
-            position, header = found
             if position >= end_position:
                 return b""
             end = position + max_bytes
             if end >= end_position:
                 end = end_position
-            elif header.size_bytes > max_bytes:
-                if not at_least_one_batch:
-                    return b""
-                end = position + header.size_bytes
             else:
-                end = self._with_sound_index(lambda: self._last_boundary(position, end))
-            return self._pread(end - position, position)
+                end, next_offset = self._with_sound_index(lambda: self._last_boundary(position, end))
+                if end == position:
+                    if not at_least_one_batch:
+                        return b""
+                    header = read_header(self._pread(HEADER_SIZE, position))
+                    end, next_offset = position + header.size_bytes, header.next_offset
+            data = self._pread(end - position, position)
+            if next_offset >= 0:
+                self._note_end_of_read(next_offset, end)
+            return data
         except NotCached:
             raise self._not_cached(offset, max_bytes) from None
         finally:
             self._may_wait = True
+
+    def _position_to_read(self, offset: int) -> int:
+        """The position of the first batch with `offset` or later ones; −1 if there is none."""
+        if self._ends_of_reads is not None and (position := self._ends_of_reads.get(offset)) is not None:
+            return position if position < self.size_bytes else -1
+        found = self.find(offset)
+        return -1 if found is None else found[0]
+
+    def _note_end_of_read(self, next_offset: int, position: int) -> None:
+        """A reader came to this batch, and will go on there."""
+        if self._ends_of_reads is None:
+            self._ends_of_reads = {}
+        ends = self._ends_of_reads
+        if len(ends) >= _MOST_READERS and next_offset not in ends:
+            del ends[next(iter(ends))]
+        ends[next_offset] = position
 
     def _begin_without_waiting(self) -> None:
         if self.indexes.by_offset is None:
@@ -466,6 +491,7 @@ class Segment(SegmentFile):
 
     def release(self) -> None:
         super().release()
+        self._ends_of_reads = None
         if self.is_sealed:
             self.indexes.release()
 
@@ -506,14 +532,17 @@ class Segment(SegmentFile):
                 return position, header
         return None
 
-    def _last_boundary(self, start: int, end: int) -> int:
-        """The largest position at or below `end` where a batch begins or the log ends; at `start` a batch begins."""
+    def _last_boundary(self, start: int, end: int) -> tuple[int, int]:
+        """(position, offset) of the last batch that begins at or below `end`; at `start` a batch begins.
+
+        The offset is −1 if that is the end of the segment.
+        """
         entry_offset, position = self.offset_index.lookup_position(end)
         entries = self._headers_from_entry(entry_offset, position) if position > start else self.headers(start)
         for position, header in entries:
             if position + header.size_bytes > end:
-                return position
-        return self.size_bytes
+                return position, header.base_offset
+        return self.size_bytes, -1
 
     def _find_timestamp(self, timestamp_ms: int, start_offset: int, allowance: HeaderBudget) -> tuple[int, int] | None:
         least_ms = timestamp_ms - CREDIBLE_MS

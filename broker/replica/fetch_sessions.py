@@ -13,6 +13,9 @@ A partition has changed for a session when it has records, an error or a divergi
 log start offset differs from the last answer. Partitions with records go to the end of the order, so that the limits of
 size starve none of them.
 
+A partition of which the reader has all is settled. A fetch reads it again only when its high watermark, last stable
+offset, log start offset or leader epoch has moved, so that a large session costs little for each fetch.
+
 The number of slots is limited. A new session takes a slot that was not used for two minutes, or that of a smaller
 session which had it for two minutes. If there is none, the client continues without a session. A follower's session may
 take the slot of any consumer's session, and never loses its own to one.
@@ -24,15 +27,16 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.replica.settled import SessionPartition, fetched_again
-from highwater.kafka.pacing import each
-from highwater.kafka.protocol.fetch import FetchPartition, FetchTopic, PartitionFetched
+from highwater.broker.counters import TopicCounters
+from highwater.broker.replica.partition import Partition
+from highwater.broker.replica.settled import fetched_again
+from highwater.kafka.pacing import FEW_ITEMS, each
+from highwater.kafka.protocol.fetch import NO_ERROR, FetchPartition, FetchTopic, PartitionFetched
 
 NO_SESSION: Final = 0
 FULL_FETCH_EPOCH: Final = 0
@@ -45,66 +49,67 @@ _MAX_SESSION_ID: Final = 2**31 - 1
 TopicKey: TypeAlias = str | UUID
 PartitionKey: TypeAlias = tuple[TopicKey, int]
 Fetched: TypeAlias = list[tuple[TopicKey, list[PartitionFetched]]]
-FindPartition: TypeAlias = Callable[[TopicKey, int], SessionPartition | None]
+FindPartition: TypeAlias = Callable[[TopicKey, int], Partition | None]
+SessionAnswer: TypeAlias = tuple[ErrorCode, int, Fetched]
+"""(error, id of the session, the part of the answer that is news to the client)"""
 
 
-class SessionAnswer(NamedTuple):
-    error_code: ErrorCode
-    session_id: int
-    fetched: Fetched
+class FetchContext:
+    """One fetch in its session: what to read for it, and what of that to put into the answer.
 
+    This one has no session: it names all of its partitions, so that none is settled.
+    """
 
-class FetchContext(Protocol):
-    """One fetch in its session: what to read for it, and what of that to put into the answer."""
-
-    @property
-    def topics(self) -> Sequence[FetchTopic]: ...
-
-    @property
-    def has_partitions(self) -> bool: ...
-
-    def due(self, replica_id: int, find: FindPartition, now_ms: int) -> Sequence[FetchTopic]:
-        """Note a follower's fetch in the partitions that are settled, and return the others."""
-
-    def settle(self, key: PartitionKey) -> None:
-        """The follower has all of a partition, and its log does not diverge, until a request names it again."""
-
-    def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer: ...
-
-    def answer_nothing(self) -> SessionAnswer:
-        """The answer to a client that is throttled: it has no data, and the client will ask for the same again."""
-
-
-class _Whole:
-    """A fetch that names all of its partitions, so that none is settled."""
-
-    __slots__ = ("topics",)
+    __slots__ = ("_topics", "left_out")
 
     def __init__(self, topics: Sequence[FetchTopic]) -> None:
-        self.topics = topics
+        self._topics: Sequence[FetchTopic] | None = topics
+        self.left_out: list[TopicCounters] = []
+        """The counters of each partition that `due_to_consumer` left out."""
+
+    @property
+    def topics(self) -> Sequence[FetchTopic]:
+        assert self._topics is not None
+        return self._topics
 
     @property
     def has_partitions(self) -> bool:
-        return bool(self.topics)
+        return bool(self._topics)
 
-    def due(self, replica_id: int, find: FindPartition, now_ms: int) -> Sequence[FetchTopic]:
+    @property
+    def is_long(self) -> bool:
+        topics = self.topics
+        return len(topics) > FEW_ITEMS or any(len(partitions) > FEW_ITEMS for _, partitions in topics)
+
+    def partitions(self, find: FindPartition) -> list[tuple[Partition, int]]:
+        """Those of the fetch that are here, with the offsets from which it reads."""
+        return [
+            (partition, wanted.fetch_offset)
+            for topic, partitions in each(self.topics)
+            for wanted in each(partitions)
+            if (partition := find(topic, wanted.partition)) is not None
+        ]
+
+    def due(self, replica_id: int, now_ms: int) -> Sequence[FetchTopic]:
+        """Note a follower's fetch in the partitions that are settled, and return the others."""
         return self.topics
 
-    def settle(self, key: PartitionKey) -> None:
-        """No session keeps it for the next fetch."""
+    def due_to_consumer(self, read_committed: bool) -> Sequence[FetchTopic]:
+        """Return the partitions that are not settled, or may have news since."""
+        return self.topics
 
-    def answer_nothing(self) -> SessionAnswer:
-        return SessionAnswer(ErrorCode.none, NO_SESSION, [])
-
-
-class Sessionless(_Whole):
-    __slots__ = ()
+    def settle(self, topic: TopicKey, index: int, partition: Partition) -> None:
+        """The reader has all that it may read of a partition, until a request names it again."""
 
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
-        return SessionAnswer(ErrorCode.none, NO_SESSION, fetched)
+        return NO_ERROR, NO_SESSION, fetched
+
+    def answer_nothing(self) -> SessionAnswer:
+        """The answer to a client that is throttled: it has no data, and the client will ask for the same again."""
+        return NO_ERROR, NO_SESSION, []
 
 
-class _FullFetch(_Whole):
+class _FullFetch(FetchContext):
     __slots__ = ("_is_follower", "_sessions", "_uses_topic_ids")
 
     def __init__(
@@ -119,16 +124,17 @@ class _FullFetch(_Whole):
         session_id = self._sessions.create(
             self.topics, fetched, self._uses_topic_ids, now_ms, is_follower=self._is_follower
         )
-        return SessionAnswer(ErrorCode.none, session_id, fetched)
+        return NO_ERROR, session_id, fetched
 
 
-class _IncrementalFetch:
-    __slots__ = ("_next_epoch", "_session", "_topics")
+class _IncrementalFetch(FetchContext):
+    __slots__ = ("_next_epoch", "_session")
 
     def __init__(self, session: FetchSession, next_epoch: int) -> None:
+        super().__init__(())
+        self._topics = None
         self._session = session
         self._next_epoch = next_epoch
-        self._topics: Sequence[FetchTopic] | None = None
 
     @property
     def topics(self) -> Sequence[FetchTopic]:
@@ -141,17 +147,28 @@ class _IncrementalFetch:
     def has_partitions(self) -> bool:
         return True
 
-    def due(self, replica_id: int, find: FindPartition, now_ms: int) -> Sequence[FetchTopic]:
-        return self._session.due(replica_id, find, now_ms)
+    @property
+    def is_long(self) -> bool:
+        return len(self._session) > FEW_ITEMS
 
-    def settle(self, key: PartitionKey) -> None:
-        self._session.settle(key)
+    def partitions(self, find: FindPartition) -> list[tuple[Partition, int]]:
+        return self._session.partitions(find)
+
+    def due(self, replica_id: int, now_ms: int) -> Sequence[FetchTopic]:
+        return self._session.due(replica_id, now_ms)
+
+    def due_to_consumer(self, read_committed: bool) -> Sequence[FetchTopic]:
+        due, self.left_out = self._session.due_to_consumer(read_committed)
+        return due
+
+    def settle(self, topic: TopicKey, index: int, partition: Partition) -> None:
+        self._session.settle((topic, index), partition)
 
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
         if self._session.next_epoch != self._next_epoch:
             # While this fetch waited, another one continued the session.
-            return SessionAnswer(ErrorCode.invalid_fetch_session_epoch, NO_SESSION, [])
-        return SessionAnswer(ErrorCode.none, self._session.session_id, self._session.changes(fetched))
+            return ErrorCode.invalid_fetch_session_epoch, NO_SESSION, []
+        return NO_ERROR, self._session.session_id, self._session.changes(fetched)
 
     def answer_nothing(self) -> SessionAnswer:
         return self.answer([], 0)
@@ -160,13 +177,32 @@ class _IncrementalFetch:
 class _Followed:
     """A partition of a session: what the client wants of it, and what the last answer said of it."""
 
-    __slots__ = ("high_watermark", "is_settled", "log_start_offset", "wanted")
+    __slots__ = ("high_watermark", "leader_epoch", "log_start_offset", "partition", "wanted")
 
     def __init__(self, wanted: FetchPartition, high_watermark: int = -1, log_start_offset: int = -1) -> None:
         self.wanted = wanted
-        self.is_settled = False
+        self.partition: Partition | None = None
+        """The partition, if it is settled and here; `leader_epoch` is the one in which it was settled."""
+        self.leader_epoch = -1
         self.high_watermark = high_watermark
         self.log_start_offset = log_start_offset
+
+    def settled_in(self) -> Partition | None:
+        """The partition, if it is settled. One that has ended is let go: its memory is given back."""
+        if self.partition is not None and self.partition.has_ended:
+            self.partition = None
+        return self.partition
+
+    def has_no_news(self, partition: Partition, read_committed: bool) -> bool:
+        """Whether a consumer that had all of a settled partition has it still, by a few comparisons."""
+        if (
+            partition.leader_epoch != self.leader_epoch
+            or partition.high_watermark != self.high_watermark
+            or partition.log.log_start_offset != self.log_start_offset
+        ):
+            return False
+        end_offset = partition.last_stable_offset if read_committed else self.high_watermark
+        return end_offset == self.wanted.fetch_offset
 
     def is_changed_by(self, fetched: PartitionFetched) -> bool:
         is_changed = bool(
@@ -182,11 +218,21 @@ class _Followed:
         return is_changed
 
 
-def _by_topic(partitions: Iterable[tuple[PartitionKey, _Followed]]) -> list[FetchTopic]:
-    return [
-        FetchTopic(topic, [followed.wanted for _, followed in group])
-        for topic, group in groupby(partitions, lambda item: item[0][0])
-    ]
+class _ByTopic:
+    """Partitions, in their order, as the topics of a request."""
+
+    __slots__ = ("_last", "topics")
+
+    def __init__(self) -> None:
+        self.topics: list[FetchTopic] = []
+        self._last: TopicKey | None = None
+
+    def add(self, topic: TopicKey, wanted: FetchPartition) -> None:
+        if topic == self._last:
+            self.topics[-1][1].append(wanted)
+        else:
+            self._last = topic
+            self.topics.append((topic, [wanted]))
 
 
 class FetchSession:
@@ -235,34 +281,59 @@ class FetchSession:
                     # The client may have ignored the last answer, for a new epoch or a truncation: repeat it.
                     followed.high_watermark = -1
                 followed.wanted = wanted
-                followed.is_settled = False
+                followed.partition = None
         for key in forgotten:
             self._partitions.pop(key, None)
 
     def topics(self) -> list[FetchTopic]:
-        return _by_topic(self._partitions.items())
+        found = _ByTopic()
+        for key, followed in self._partitions.items():
+            found.add(key[0], followed.wanted)
+        return found.topics
 
-    def due(self, replica_id: int, find: FindPartition, now_ms: int) -> list[FetchTopic]:
+    def partitions(self, find: FindPartition) -> list[tuple[Partition, int]]:
+        """Those that are here, with the offsets from which the client reads."""
+        found: list[tuple[Partition, int]] = []
+        for key, followed in self._partitions.items():
+            partition = followed.settled_in()
+            if partition is None:
+                partition = find(key[0], key[1])
+            if partition is not None:
+                found.append((partition, followed.wanted.fetch_offset))
+        return found
+
+    def due(self, replica_id: int, now_ms: int) -> list[FetchTopic]:
         """The partitions that may have news for the follower; in the others the fetch is noted."""
-        return _by_topic(
-            (key, followed)
-            for key, followed in self._partitions.items()
-            if not followed.is_settled
-            or (partition := find(*key)) is None
-            or not fetched_again(
+        found = _ByTopic()
+        for key, followed in self._partitions.items():
+            partition = followed.settled_in()
+            if partition is None or not fetched_again(
                 partition,
                 replica_id,
                 followed.wanted.fetch_offset,
                 followed.high_watermark,
                 followed.log_start_offset,
                 now_ms,
-            )
-        )
+            ):
+                found.add(key[0], followed.wanted)
+        return found.topics
 
-    def settle(self, key: PartitionKey) -> None:
+    def due_to_consumer(self, read_committed: bool) -> tuple[list[FetchTopic], list[TopicCounters]]:
+        """The partitions that may have news for the consumer, and the counters of each of the others."""
+        found = _ByTopic()
+        left_out: list[TopicCounters] = []
+        for key, followed in self._partitions.items():
+            partition = followed.settled_in()
+            if partition is not None and followed.has_no_news(partition, read_committed):
+                left_out.append(partition.counters)
+            else:
+                found.add(key[0], followed.wanted)
+        return found.topics, left_out
+
+    def settle(self, key: PartitionKey, partition: Partition) -> None:
         followed = self._partitions.get(key)
         if followed is not None:
-            followed.is_settled = True
+            followed.partition, followed.leader_epoch = partition, partition.leader_epoch
 
     def changes(self, fetched: Fetched) -> Fetched:
         """The part of `fetched` that the client does not know yet."""
@@ -315,7 +386,7 @@ class FetchSessions:
         if epoch in (FULL_FETCH_EPOCH, NO_SESSION_EPOCH):
             self._sessions.pop(session_id, None)
             if epoch == NO_SESSION_EPOCH:
-                return Sessionless(topics)
+                return FetchContext(topics)
             return _FullFetch(self, topics, uses_topic_ids, is_follower)
         session = self._sessions.get(session_id)
         if session is None:
@@ -327,7 +398,7 @@ class FetchSessions:
         session.update(topics, forgotten)
         if not len(session):
             del self._sessions[session_id]
-            return Sessionless(())
+            return FetchContext(())
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session_id)
         session.next_epoch = 1 if epoch == _MAX_EPOCH else epoch + 1

@@ -16,15 +16,18 @@ RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 NONE_NEARER: Final = -1
 
 
-def nearer_replica(config: BrokerConfig, cluster: ClusterView, partition: Partition, offset: int, rack: str) -> int:
+def chooses_nearer(config: BrokerConfig, rack: str) -> bool:
+    """Whether another replica may be nearer to a consumer in `rack`."""
+    return bool(rack) and config.string("replica.selector.class") == RACK_AWARE and config.string("broker.rack") != rack
+
+
+def nearer_replica(cluster: ClusterView, partition: Partition, offset: int, rack: str) -> int:
     """The broker from which a consumer in `rack` should read `offset`; NONE_NEARER if it should read here.
 
     It is the replica in the ISR and in the rack that has the offset and the most records.
     """
     role = partition.role
-    if not rack or not isinstance(role, Leader):
-        return NONE_NEARER
-    if config.string("replica.selector.class") != RACK_AWARE or config.string("broker.rack") == rack:
+    if not isinstance(role, Leader):
         return NONE_NEARER
     nearer = [
         follower

@@ -7,24 +7,12 @@ leaves the partition out (KIP-227), as long as none of these changes.
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.replica.leader import Leader
-
-
-class SessionPartition(Protocol):
-    """The part of `broker.replica.partition.Partition` that this needs."""
-
-    log: PartitionLog
-    high_watermark: int
-
-    @property
-    def role(self) -> object: ...
+from highwater.broker.replica.partition import Partition
 
 
 def fetched_again(
-    partition: SessionPartition, replica_id: int, offset: int, high_watermark: int, log_start_offset: int, now_ms: int
+    partition: Partition, replica_id: int, offset: int, high_watermark: int, log_start_offset: int, now_ms: int
 ) -> bool:
     """A follower fetches from `offset` once more: note it, and return whether there is no news for the follower.
 

@@ -38,11 +38,20 @@ PASSED_BY_BOTH: Final = (
 """Tests of the hot modules, which run here with those that a build has compiled."""
 NOT_ASKED: Final = (
     "tests/kafka/protocol/test_apis.py::test_every_api_has_a_handler_that_says_what_it_serves",
+    *(
+        f"tests/broker/replica/test_settled.py::{name}"
+        for name in (
+            "test_a_fetch_looks_only_at_what_may_have_something_to_say",
+            "test_a_consumer_reads_only_what_may_have_something_to_say",
+            "test_answers_and_followers_are_as_if_nothing_were_ever_settled",
+        )
+    ),
     "tests/kafka/records/test_produced.py::test_a_batch_that_unfolds_to_more_than_anybody_sends",
     "tests/broker/handlers/test_long_requests.py::test_what_one_request_has_opened_is_limited",
     "tests/broker/handlers/test_long_requests.py::test_a_compressed_batch_with_a_doubtful_header_is_opened_in_turns",
 )
-"""The first reads docstrings of modules, which machine code does not have; the others replace names of its modules."""
+"""The first reads docstrings of modules, which machine code does not have; the others replace names of its modules,
+or methods of its classes."""
 
 
 def run(command: list[str], where: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -52,6 +52,8 @@ FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
 _REPLICA_IN_TAGS_FROM: Final = 15
 CONSUMER_REPLICA_ID: Final = -1
+NO_ERROR: Final = ErrorCode.none
+"""Looked up once: a member of an enumeration costs as much as the rest of a small object."""
 READ_COMMITTED: Final = 1
 
 _PARTITION_V4: Final = struct.Struct(">iqi")
@@ -60,6 +62,7 @@ _PARTITION_V9: Final = struct.Struct(">iiqqi")
 _PARTITION_V12: Final = struct.Struct(">iiqiqi")
 _PARTITION_HEAD: Final = struct.Struct(">ihqq")
 _ANSWER_HEAD: Final = struct.Struct(">ihqqq")
+_FLEXIBLE_ANSWER: Final = struct.Struct(">ihqqqbi")
 _FOLLOWER_HEAD: Final = struct.Struct(">iiibii")
 _RESPONSE_HEAD: Final = struct.Struct(">ihi")
 _REPLICA_STATE: Final = struct.Struct(">iq")
@@ -69,54 +72,130 @@ _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 
 
-class FetchPartition(NamedTuple):
-    partition: int
-    current_leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    partition_max_bytes: int
-    log_start_offset: int = -1
-    """The log start offset of the follower that sends the request."""
+# Plain classes and tuples, as in produce.py.
 
 
-class FetchTopic(NamedTuple):
-    """`topic` is a name up to version 12 and a topic id from version 13."""
+class FetchPartition:
+    """What a fetch wants of one partition; `log_start_offset` is that of the follower that asks."""
 
-    topic: str | UUID
-    partitions: list[FetchPartition]
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "partition",
+        "partition_max_bytes",
+    )
+
+    def __init__(
+        self,
+        partition: int,
+        current_leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        partition_max_bytes: int,
+        log_start_offset: int = -1,
+    ) -> None:
+        self.partition = partition
+        self.current_leader_epoch = current_leader_epoch
+        self.fetch_offset = fetch_offset
+        self.last_fetched_epoch = last_fetched_epoch
+        self.partition_max_bytes = partition_max_bytes
+        self.log_start_offset = log_start_offset
 
 
-class FetchRequest(NamedTuple):
-    replica_id: int
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    isolation_level: int
-    session_id: int
-    session_epoch: int
-    topics: list[FetchTopic]
-    forgotten: list[tuple[str | UUID, int]]
-    """(topic, partition) that an incremental fetch wants no longer."""
-    rack_id: str
-    replica_epoch: int = -1
-    """The broker epoch of the follower that asks, where it says so."""
+FetchTopic: TypeAlias = tuple[str | UUID, list[FetchPartition]]
+"""(topic, partitions): the topic is a name up to version 12 and a topic id from version 13."""
 
 
-class PartitionFetched(NamedTuple):
-    """The answer for one partition. Records are empty, not null, on an error: librdkafka refuses null."""
+class FetchRequest:
+    __slots__ = (
+        "forgotten",
+        "isolation_level",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "rack_id",
+        "replica_epoch",
+        "replica_id",
+        "session_epoch",
+        "session_id",
+        "topics",
+    )
 
-    partition: int
-    error_code: ErrorCode = ErrorCode.none
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    records: Part = b""
-    aborted_transactions: Sequence[tuple[int, int]] | None = None
-    """(producer id, first offset); None unless the reader asked for committed records only."""
-    diverging_epoch: tuple[int, int] | None = None
-    """(epoch, end offset) of the largest epoch that the log and the reader share (KIP-595)."""
-    preferred_read_replica: int = -1
-    """The follower that the reader shall read from instead (KIP-392)."""
+    def __init__(
+        self,
+        replica_id: int,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        isolation_level: int,
+        session_id: int,
+        session_epoch: int,
+        topics: Sequence[FetchTopic],
+        forgotten: list[tuple[str | UUID, int]],
+        rack_id: str,
+        replica_epoch: int = -1,
+    ) -> None:
+        """`forgotten` are (topic, partition) that an incremental fetch wants no longer.
+
+        replica_epoch: the broker epoch of the follower that asks, where it says so.
+        """
+        self.replica_id = replica_id
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.isolation_level = isolation_level
+        self.session_id = session_id
+        self.session_epoch = session_epoch
+        self.topics = topics
+        self.forgotten = forgotten
+        self.rack_id = rack_id
+        self.replica_epoch = replica_epoch
+
+
+class PartitionFetched:
+    """The answer for one partition."""
+
+    __slots__ = (
+        "aborted_transactions",
+        "diverging_epoch",
+        "error_code",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "partition",
+        "preferred_read_replica",
+        "records",
+    )
+
+    def __init__(
+        self,
+        partition: int,
+        error_code: ErrorCode = NO_ERROR,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        records: Part = b"",
+        aborted_transactions: Sequence[tuple[int, int]] | None = None,
+        diverging_epoch: tuple[int, int] | None = None,
+        preferred_read_replica: int = -1,
+    ) -> None:
+        """Records are empty, not null, on an error: librdkafka refuses null.
+
+        aborted_transactions: (producer id, first offset); None unless the reader asked for committed records only.
+        diverging_epoch: (epoch, end offset) of the largest epoch that the log and the reader share (KIP-595).
+        preferred_read_replica: the follower that the reader shall read from instead (KIP-392).
+        """
+        self.partition = partition
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.records = records
+        self.aborted_transactions = aborted_transactions
+        self.diverging_epoch = diverging_epoch
+        self.preferred_read_replica = preferred_read_replica
 
 
 def decode_request(decoder: Decoder, version: int) -> FetchRequest:
@@ -126,16 +205,16 @@ def decode_request(decoder: Decoder, version: int) -> FetchRequest:
     max_bytes = decoder.int32()
     isolation_level = decoder.int8()
     session_id, session_epoch = (decoder.int32(), decoder.int32()) if version >= 7 else (0, -1)
-    topics = []
+    topics: list[FetchTopic] = []
     for _ in decoder.items():
         topic = _topic(decoder, version)
-        partitions = []
+        partitions: list[FetchPartition] = []
         for _ in decoder.items(least_item_bytes=16):
             partitions.append(_partition(decoder, version))
             decoder.skip_tags()
         decoder.skip_tags()
-        topics.append(FetchTopic(topic, partitions))
-    forgotten = []
+        topics.append((topic, partitions))
+    forgotten: list[tuple[str | UUID, int]] = []
     if version >= 7:
         for _ in decoder.items():
             topic = _topic(decoder, version)
@@ -196,7 +275,7 @@ class FetchAnswer(NamedTuple):
 
 def encode_follower_request(request: FetchRequest) -> bytes:
     """A follower's request in FOLLOWER_VERSION; its topics are ids."""
-    out = bytearray(_FOLLOWER_HEAD.pack(*request[1:7]))
+    out = bytearray(_head(request))
     out += _topics(request.topics)
     forgotten: dict[UUID, list[int]] = {}
     for topic, partition in request.forgotten:
@@ -217,7 +296,7 @@ def encode_consumer_request(request: FetchRequest, version: int) -> bytes:
     return b"".join(
         (
             head,
-            _FOLLOWER_HEAD.pack(*request[1:7]),
+            _head(request),
             _topics(request.topics),
             array_length(0, flexible=True),
             string(request.rack_id, flexible=True),
@@ -226,13 +305,31 @@ def encode_consumer_request(request: FetchRequest, version: int) -> bytes:
     )
 
 
+def _head(request: FetchRequest) -> bytes:
+    return _FOLLOWER_HEAD.pack(
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        request.isolation_level,
+        request.session_id,
+        request.session_epoch,
+    )
+
+
 def _topics(topics: Sequence[FetchTopic]) -> bytes:
     out = bytearray(unsigned_varint(len(topics) + 1))
     for topic, partitions in topics:
         out += topic.bytes if isinstance(topic, UUID) else string(topic, flexible=True)
         out += unsigned_varint(len(partitions) + 1)
-        for partition, leader_epoch, offset, last_fetched_epoch, max_bytes, log_start_offset in partitions:
-            out += _PARTITION_V12.pack(partition, leader_epoch, offset, last_fetched_epoch, log_start_offset, max_bytes)
+        for wanted in partitions:
+            out += _PARTITION_V12.pack(
+                wanted.partition,
+                wanted.current_leader_epoch,
+                wanted.fetch_offset,
+                wanted.last_fetched_epoch,
+                wanted.log_start_offset,
+                wanted.partition_max_bytes,
+            )
             out += NO_TAGS
         out += NO_TAGS
     return bytes(out)
@@ -321,25 +418,26 @@ def encode_response(
         out += topic.bytes if isinstance(topic, UUID) else string(topic, flexible)
         out += array_length(len(partitions), flexible)
         for answer in each(partitions):
-            out += _PARTITION_HEAD.pack(
-                answer.partition, answer.error_code, answer.high_watermark, answer.last_stable_offset
-            )
-            if version >= 5:
-                out += _INT64.pack(answer.log_start_offset)
-            aborted = answer.aborted_transactions
-            out += array_length(-1 if aborted is None else len(aborted), flexible)
-            for transaction in aborted or ():
-                out += _ABORTED.pack(*transaction)
-                if flexible:
-                    out += NO_TAGS
-            if version >= 11:
-                out += _INT32.pack(answer.preferred_read_replica)
-            out += bytes_length(len(answer.records), flexible)
-            if answer.records:
-                parts += (out, answer.records)
+            aborted, records = answer.aborted_transactions, answer.records
+            if flexible and not aborted:
+                out += _FLEXIBLE_ANSWER.pack(
+                    answer.partition,
+                    answer.error_code,
+                    answer.high_watermark,
+                    answer.last_stable_offset,
+                    answer.log_start_offset,
+                    0 if aborted is None else 1,
+                    answer.preferred_read_replica,
+                )
+            else:
+                out += _head_of(answer, version, flexible)
+            size = len(records)
+            out += bytes_length(size, flexible)
+            if size:
+                parts += (out, records)
                 out = bytearray()
             if flexible:
-                out += _partition_tags(answer.diverging_epoch)
+                out += NO_TAGS if answer.diverging_epoch is None else _divergence(answer.diverging_epoch)
         if flexible:
             out += NO_TAGS
     if flexible:
@@ -349,8 +447,24 @@ def encode_response(
     return parts
 
 
-def _partition_tags(diverging_epoch: tuple[int, int] | None) -> bytes:
-    if diverging_epoch is None:
-        return NO_TAGS
+def _head_of(answer: PartitionFetched, version: int, flexible: bool) -> bytearray:
+    """What an answer has before the length of its records."""
+    out = bytearray(
+        _PARTITION_HEAD.pack(answer.partition, answer.error_code, answer.high_watermark, answer.last_stable_offset)
+    )
+    if version >= 5:
+        out += _INT64.pack(answer.log_start_offset)
+    aborted = answer.aborted_transactions
+    out += array_length(-1 if aborted is None else len(aborted), flexible)
+    for transaction in aborted or ():
+        out += _ABORTED.pack(*transaction)
+        if flexible:
+            out += NO_TAGS
+    if version >= 11:
+        out += _INT32.pack(answer.preferred_read_replica)
+    return out
+
+
+def _divergence(diverging_epoch: tuple[int, int]) -> bytes:
     value = _EPOCH_AND_OFFSET.pack(*diverging_epoch) + NO_TAGS
     return unsigned_varint(1) + unsigned_varint(0) + unsigned_varint(len(value)) + value

@@ -68,7 +68,7 @@ def fetch_records(wanted: Fetch, leader_epoch: int = -1) -> Request[Fetched | Br
                 int(wanted.read_committed),
                 0,
                 -1,
-                [fetch.FetchTopic(named, [asked])],
+                [(named, [asked])],
                 [],
                 "",
             ),

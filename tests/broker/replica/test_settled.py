@@ -1,4 +1,4 @@
-"""Partitions of a follower's session with nothing to say: left out, noticed again, and the answers as without that."""
+"""Partitions of a session with nothing to say: left out, noticed again, and the answers as without that."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from highwater.broker.replica.leader import Leader
 from tests.broker.replica.replicating import LAG_MS, ReplicaHarness
 
 PARTITIONS = 3
+CONSUMER = -1
 
 
 class SessionFollower:
-    """A follower that has a fetch session with broker 0, which leads all partitions of `t`."""
+    """A follower, or CONSUMER, that has a fetch session with broker 0, which leads all partitions of `t`."""
 
     def __init__(self, broker: ReplicaHarness, broker_id: int) -> None:
         self.broker, self.broker_id = broker, broker_id
@@ -61,7 +62,8 @@ class SessionFollower:
         for entry in (entry for topic in answer.responses for entry in topic.partitions):
             index = entry.partition_index
             if entry.records:
-                self.offsets[index] = self.broker.replica(index=index).log_end_offset
+                replica = self.broker.replica(index=index)
+                self.offsets[index] = replica.high_watermark if self.broker_id == CONSUMER else replica.log_end_offset
                 self.named.append(index)
             told.append(
                 (index, entry.error_code, int(entry.high_watermark), int(entry.log_start_offset), self.offsets[index])
@@ -72,22 +74,22 @@ class SessionFollower:
         return self.take(self.ask())
 
 
-def leading(folder: Path) -> ReplicaHarness:
+def leading(folder: Path, in_sync: tuple[int, ...] = (0, 1, 2)) -> ReplicaHarness:
     broker = ReplicaHarness(folder / "log")
     for index in range(PARTITIONS):
-        assert broker.tell(leader=0, leader_epoch=0, partition=index) is ErrorCode.none
+        assert broker.tell(leader=0, leader_epoch=0, partition=index, in_sync=in_sync) is ErrorCode.none
     return broker
 
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The partitions that fetches of followers look at. A session runs as Python in a compiled broker too."""
+    """The partitions that fetches of followers look at."""
     found: list[int] = []
     due = FetchSession.due
 
     def noted(self: FetchSession, *arguments: Any) -> Any:
         topics = due(self, *arguments)
-        found.extend(wanted.partition for topic in topics for wanted in topic.partitions)
+        found.extend(wanted.partition for _, partitions in topics for wanted in partitions)
         return topics
 
     monkeypatch.setattr(FetchSession, "due", noted)
@@ -112,9 +114,40 @@ def test_a_fetch_looks_only_at_what_may_have_something_to_say(tmp_path: Path, lo
     broker.close(clean=False)
 
 
-def test_a_fetch_that_waits_wakes_for_a_settled_partition(tmp_path: Path) -> None:
-    broker = leading(tmp_path)
-    follower = SessionFollower(broker, 1)
+def test_a_consumer_reads_only_what_may_have_something_to_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    due = FetchSession.due_to_consumer
+
+    def noted(self: FetchSession, read_committed: bool) -> Any:
+        topics, left_out = due(self, read_committed)
+        read.extend(wanted.partition for _, partitions in topics for wanted in partitions)
+        return topics, left_out
+
+    monkeypatch.setattr(FetchSession, "due_to_consumer", noted)
+    broker = leading(tmp_path, in_sync=(0,))
+    consumer = SessionFollower(broker, CONSUMER)
+    consumer.fetch()
+    consumer.fetch()
+    read.clear()
+    assert consumer.fetch() == []
+    assert read == []
+    broker.produce("t", b"x", partition=1)
+    assert [index for index, *_ in consumer.fetch()] == [1]
+    consumer.fetch()
+    assert set(read) == {1}
+    read.clear()
+    assert consumer.fetch() == []
+    assert read == []
+    broker.tell(leader=1, leader_epoch=1, partition=2)
+    assert consumer.fetch() == []
+    assert read == [2], "another role is looked at"
+    broker.close(clean=False)
+
+
+@pytest.mark.parametrize("broker_id", [1, CONSUMER])
+def test_a_fetch_that_waits_wakes_for_a_settled_partition(broker_id: int, tmp_path: Path) -> None:
+    broker = leading(tmp_path, in_sync=(0,))
+    follower = SessionFollower(broker, broker_id)
     follower.fetch()
     follower.fetch()
     parked = follower.ask(wait_ms=500)
@@ -235,9 +268,9 @@ def shrunk(index: int) -> Act:
 INDEXES = st.integers(0, PARTITIONS - 1)
 ACTS = st.one_of(
     INDEXES.map(produced),
-    st.integers(0, 1).map(fetched),
-    st.integers(0, 1).map(fetched),
-    st.integers(0, 1).map(fetched),
+    st.integers(0, 2).map(fetched),
+    st.integers(0, 2).map(fetched),
+    st.integers(0, 2).map(fetched),
     INDEXES.map(deleted),
     INDEXES.map(led_anew),
     INDEXES.map(lost),
@@ -249,7 +282,7 @@ ACTS = st.one_of(
 def played(acts: list[Act], folder: Path) -> list[Any]:
     """What each act returned, and what the leader knows of its followers at the end."""
     broker = leading(folder)
-    followers = [SessionFollower(broker, broker_id) for broker_id in (1, 2)]
+    followers = [SessionFollower(broker, broker_id) for broker_id in (1, 2, CONSUMER)]
     begun = [follower.fetch() for _ in range(3) for follower in followers]
     trace = [*begun, *(act(broker, followers) for act in acts)]
     broker.pass_time(1)
@@ -264,6 +297,7 @@ def played(acts: list[Act], folder: Path) -> list[Any]:
                 (known.log_end_offset, known.last_caught_up_ms, known.last_fetch_ms)
                 for known in partition.role.followers
             ]
+    trace.append(broker.replica().counters.fetches)
     broker.close(clean=False)
     return trace
 

@@ -95,7 +95,7 @@ class FakeBroker:
             found = self.answers("fetch", asked)
             if found is None:
                 return None
-            parts = fetch.encode_response([(asked.topics[0].topic, found)], version)
+            parts = fetch.encode_response([(asked.topics[0][0], found)], version)
         else:
             decoded: Any = (
                 produce.decode_request(decoder, version)
