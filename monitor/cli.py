@@ -289,10 +289,10 @@ def remove_user(name: Name, bootstrap: Bootstrap = None, config: ConfigFile = No
 
 @contextmanager
 def _users(bootstrap: str | None, config: Path | None, data: Path | None) -> Iterator[Users]:
-    from highwater.monitor.serve_command import users_of
+    from highwater.monitor.users import users_in
 
     found = _data_config(bootstrap, config, data)
-    users = users_of(found.folder(os.environ), found.web)
+    users = users_in(found.folder(os.environ), found.web.issuer, has_local=found.web.has_local_users)
     try:
         yield users
     finally:

@@ -45,6 +45,11 @@ class WebConfig:
     oidc: OidcSettings | None = None
     """The provider that people may log in by."""
 
+    @property
+    def issuer(self) -> str:
+        """What names the provider; empty for none."""
+        return "" if self.oidc is None else self.oidc.issuer
+
 
 @dataclass(frozen=True, slots=True)
 class HistoryConfig:

@@ -31,13 +31,12 @@ from highwater.monitor.oidc.login import CALLBACK_PATH, OidcLogin
 from highwater.monitor.oidc.settings import check_extra
 from highwater.monitor.serving import Monitor, Source
 from highwater.monitor.sources import WithZooKeeper, client_of, source_of, zookeeper_of
-from highwater.monitor.users import Users
+from highwater.monitor.users import users_in
 from highwater.monitor.web.app import make_app
 from highwater.monitor.web.base_path import with_base_path
 from highwater.monitor.web.site import LOOPBACK_NAMES, Settings, bind_problem
 from highwater.monitor.web_server import App, address_of, metrics_app, server_of, with_metrics
 
-USERS_FILE: Final = "users.db"
 _NO_HISTORY: Final = "none"
 # A page changes threads a few times, and waits each time while figures of a tick are worked out: 5 ms without this.
 _SWITCH_S: Final = 0.001
@@ -83,20 +82,10 @@ async def serve_from(
         await _run(_parts(config, source, environment, stack), listening)
 
 
-def users_of(folder: Path, web: WebConfig) -> Users:
-    """Open the users of a data folder, which is made if it is missing. Raises UsageError."""
-    issuer = "" if web.oidc is None else web.oidc.issuer
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return Users(folder / USERS_FILE, issuer=issuer, has_local=web.has_local_users)
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot keep users there: {error.strerror or error}") from None
-
-
 def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str], stack: ExitStack) -> _Parts:
     folder = config.folder(environment)
     oidc = _oidc(config.web)
-    users = users_of(folder, config.web)
+    users = users_in(folder, config.web.issuer, has_local=config.web.has_local_users)
     stack.callback(users.close)
     _check_binding(config, has_users=not users.is_empty() or oidc is not None)
     token = _token(config)

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import psutil
 
@@ -20,9 +20,11 @@ from highwater.monitor.garbage import GarbageKeeper, let_go
 from highwater.monitor.history.kinds import DETAILS, Value
 from highwater.monitor.history.rows import read_at_ms, rows_of
 from highwater.monitor.history.tick import Tick
-from highwater.monitor.history.writer import HistoryWriter
 from highwater.monitor.model import Snapshot
 from highwater.monitor.state import Cost, MonitorState
+
+if TYPE_CHECKING:
+    from highwater.monitor.history.writer import HistoryWriter  # `top` has no history, and does not load its library
 
 View = tuple[Snapshot, Figures]
 BENCH_TICK_S: Final = 5.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from highwater.common.errors import UsageError
 from highwater.common.nearest import did_you_mean
@@ -22,7 +23,9 @@ from highwater.monitor.host_source.source import WithHosts
 from highwater.monitor.kafka_source.source import KafkaSource
 from highwater.monitor.model import Snapshot, SourceState, ZooKeeper
 from highwater.monitor.serving import Source
-from highwater.monitor.zookeeper.source import ZooKeeperSource
+
+if TYPE_CHECKING:
+    from highwater.monitor.zookeeper.source import ZooKeeperSource
 
 
 def client_of(config: MonitorConfig) -> ClientSettings:
@@ -50,6 +53,8 @@ def zookeeper_of(config: MonitorConfig, stack: ExitStack) -> ZooKeeperSource | N
     """Started; `stack` stops it. None if the configuration names no ZooKeeper. Raises UsageError."""
     if config.zookeeper is None:
         return None
+    from highwater.monitor.zookeeper.source import ZooKeeperSource  # here, as few monitors read one
+
     source = ZooKeeperSource(config.zookeeper, config.tick_s, _zookeeper_security(config.zookeeper_client))
     stack.callback(source.stop)
     source.start()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from highwater.monitor.history.writer import HistoryState
+if TYPE_CHECKING:
+    from highwater.monitor.history.writer import HistoryState  # `top` has no history, and does not load its library
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
+from highwater.common.errors import UsageError
 from highwater.monitor.passwords import ScryptCost, hashed, is_cheaper, matches, password_problem
 
 IDLE_S: Final = 30 * 60
@@ -442,6 +443,15 @@ class Users:
                         "free space there, or to give the file back; then try again."
                     ) from error
                 raise
+
+
+def users_in(folder: Path, issuer: str, *, has_local: bool) -> Users:
+    """Open the users of a data folder, which is made if it is missing. Raises UsageError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Users(folder / "users.db", issuer=issuer, has_local=has_local)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot keep users there: {error.strerror or error}") from None
 
 
 def _opened(path: Path) -> sqlite3.Connection:

@@ -144,3 +144,9 @@ def test_a_list_of_commands_says_what_their_own_help_begins_with(group: TyperGro
         said, own = (listed.help or "").split(), (command.help or "").split()
         assert said
         assert own[: len(said)] == said, name
+
+
+def test_top_is_drawn_without_what_the_history_and_the_pages_need() -> None:
+    done = run("import sys, highwater.monitor.top_command; print(*sys.modules)")
+    packages = {name.partition(".")[0] for name in done.stdout.split()}
+    assert packages.isdisjoint({"jinja2", "kazoo", "sqlalchemy", "starlette", "uvicorn"})
