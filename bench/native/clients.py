@@ -124,7 +124,7 @@ class Connections:
 
 
 class PreparedRequests:
-    """One Produce request (version 7), encoded once and sent many times by `wire_load`."""
+    """One Produce request (version 7), encoded once and sent many times by `wire_load`, with the time of the clock."""
 
     def __init__(self, directory: Path, topic: str, *, acks: int, records: int, record_bytes: int) -> None:
         client_id, name = _string("highwater-bench"), _string(topic)
@@ -138,7 +138,7 @@ class PreparedRequests:
         self._template = directory / f"{topic}.request"
         self._template.write_bytes(struct.pack(">i", len(frame)) + frame)
         # Behind size, key and version the correlation id; in the answer size, correlation id, one topic, one partition.
-        self._places = ["8", str(4 + len(head)), str(4 + 4 + 4 + len(name) + 4 + 4)]
+        self._places = ["8", str(4 + len(head)), str(4 + len(frame) - len(batch)), str(4 + 4 + 4 + len(name) + 4 + 4)]
 
     def send(
         self,

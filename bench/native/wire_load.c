@@ -6,10 +6,13 @@
  * due time. Connection c produces to partition c modulo PARTITIONS, at port c modulo their number: PORTS are separated by
  * commas, and partition p is led at port p modulo their number.
  *
- *   wire_load PORTS TEMPLATE CORRELATION_AT PARTITION_AT ERROR_AT PARTITIONS CONNECTIONS IN_FLIGHT REQUESTS RATE LATENCIES
+ *   wire_load PORTS TEMPLATE CORRELATION_AT PARTITION_AT BATCH_AT ERROR_AT
+ *             PARTITIONS CONNECTIONS IN_FLIGHT REQUESTS RATE LATENCIES
  *
- * TEMPLATE is the file with the request's frame, size included; CORRELATION_AT and PARTITION_AT are where in it the
- * correlation id and the partition stand, ERROR_AT where in the answer's frame the error code stands. Every answer's
+ * TEMPLATE is the file with the request's frame, size included; CORRELATION_AT, PARTITION_AT and BATCH_AT are where in it
+ * the correlation id, the partition and the record batch stand, which ends the frame; ERROR_AT is where in the answer's
+ * frame the error code stands. The batch gets the time of the clock, once a second, as records of a producer have it: a
+ * broker may look closer at others. Every answer's
  * correlation id and error code are checked. The latency of every answer goes into the file LATENCIES, in nanoseconds, as
  * int64_t of this host. Prints one JSON object: requests, seconds.
  */
@@ -32,6 +35,10 @@
 #define RECEIVE_BYTES (1 << 16)
 #define GATHERED_BYTES (1 << 17)
 #define STALLED_MS 60000
+#define STAMPED_EVERY_NS 1000000000LL
+#define CRC_AT 17 /* in a batch, and what it covers; the times of the first and of the last record */
+#define CRC_COVERS_FROM 21
+#define TIMES_AT 27
 
 struct connection {
     char *sending; /* frames copied, not yet taken by the kernel */
@@ -47,7 +54,7 @@ static struct pollfd *watched;
 static struct connection *connections;
 static char *template;
 static size_t template_bytes, sending_bytes;
-static size_t correlation_at, partition_at, error_at;
+static size_t correlation_at, partition_at, batch_at, error_at;
 static uint32_t in_flight;
 static int64_t *latency_ns, asked, answered, requests;
 
@@ -71,6 +78,36 @@ static uint32_t get_i32(const char *at) {
     uint32_t big;
     memcpy(&big, at, 4);
     return be32toh(big);
+}
+
+static uint32_t crc32c(const char *bytes, size_t count) {
+    static uint32_t table[256];
+    if (table[1] == 0)
+        for (uint32_t byte = 0; byte < 256; byte++) {
+            uint32_t value = byte;
+            for (int bit = 0; bit < 8; bit++)
+                value = value >> 1 ^ (value & 1 ? 0x82f63b78 : 0);
+            table[byte] = value;
+        }
+    uint32_t crc = ~0u;
+    for (size_t i = 0; i < count; i++)
+        crc = crc >> 8 ^ table[(crc ^ (unsigned char)bytes[i]) & 0xff];
+    return ~crc;
+}
+
+/* Gives the batch the time of the clock, unless that was done within the last second. */
+static void stamp(int64_t now) {
+    static int64_t stamped;
+    if (stamped != 0 && now - stamped < STAMPED_EVERY_NS)
+        return;
+    stamped = now;
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    uint64_t big = htobe64((uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / 1000000);
+    char *batch = template + batch_at;
+    memcpy(batch + TIMES_AT, &big, 8);
+    memcpy(batch + TIMES_AT + 8, &big, 8);
+    put_i32(batch + CRC_AT, crc32c(batch + CRC_COVERS_FROM, template_bytes - batch_at - CRC_COVERS_FROM));
 }
 
 static int has_room(const struct connection *c) {
@@ -169,28 +206,30 @@ static void read_template(const char *path) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 12) {
-        fprintf(stderr, "usage: wire_load PORTS TEMPLATE CORRELATION_AT PARTITION_AT ERROR_AT "
+    if (argc != 13) {
+        fprintf(stderr, "usage: wire_load PORTS TEMPLATE CORRELATION_AT PARTITION_AT BATCH_AT ERROR_AT "
                         "PARTITIONS CONNECTIONS IN_FLIGHT REQUESTS RATE LATENCIES\n");
         return 2;
     }
     read_template(argv[2]);
     correlation_at = strtoul(argv[3], NULL, 10);
     partition_at = strtoul(argv[4], NULL, 10);
-    error_at = strtoul(argv[5], NULL, 10);
-    int count = atoi(argv[7]);
-    in_flight = (uint32_t)atoi(argv[8]);
-    requests = atoll(argv[9]);
-    double rate = atof(argv[10]);
+    batch_at = strtoul(argv[5], NULL, 10);
+    error_at = strtoul(argv[6], NULL, 10);
+    int count = atoi(argv[8]);
+    in_flight = (uint32_t)atoi(argv[9]);
+    requests = atoll(argv[10]);
+    double rate = atof(argv[11]);
     prctl(PR_SET_TIMERSLACK, 1UL);
     watched = calloc((size_t)count, sizeof *watched);
     connections = calloc((size_t)count, sizeof *connections);
     latency_ns = calloc((size_t)requests, sizeof *latency_ns);
-    connect_all(count, argv[1], atoi(argv[6]));
+    connect_all(count, argv[1], atoi(argv[7]));
 
     int64_t started = now_ns(), scheduled = 0;
     while (answered < requests) {
         int64_t next_due = INT64_MAX;
+        stamp(now_ns());
         if (rate > 0) {
             for (; scheduled < requests; scheduled++) {
                 int64_t due = started + (int64_t)((double)scheduled * 1e9 / rate);
@@ -228,7 +267,7 @@ int main(int argc, char **argv) {
                 take_answers(i);
     }
     double seconds = (double)(now_ns() - started) / 1e9;
-    write_latencies(argv[11]);
+    write_latencies(argv[12]);
     printf("{\"requests\": %lld, \"seconds\": %.6f}\n", (long long)answered, seconds);
     return 0;
 }
