@@ -28,9 +28,9 @@ class Histogram:
         self.counts = [0] * (len(_BOUNDS_NS) + 1)
         self.sum_ns = 0
 
-    def observe(self, duration_ns: int) -> None:
-        self.counts[bisect_left(_BOUNDS_NS, duration_ns)] += 1
-        self.sum_ns += duration_ns
+    def observe(self, duration_ns: int, count: int = 1) -> None:
+        self.counts[bisect_left(_BOUNDS_NS, duration_ns)] += count
+        self.sum_ns += duration_ns * count
 
 
 class RequestCounters:
@@ -69,6 +69,17 @@ class RequestCounters:
             total_ns = handled_ns - received_ns
             total.counts[bisect_left(_BOUNDS_NS, total_ns)] += 1
             total.sum_ns += total_ns
+
+    def handled_together(
+        self, version: int, count: int, received_ns: int, started_ns: int, handled_ns: int, is_answered: bool
+    ) -> None:
+        """Count requests that were handled and answered as one: the work of each is its share, and it waited else."""
+        self.requests_by_version[version] += count
+        local_ns, total_ns = (handled_ns - started_ns) // count, handled_ns - received_ns
+        self.queue.observe(total_ns - local_ns, count)
+        self.local.observe(local_ns, count)
+        if is_answered:
+            self.total.observe(total_ns, count)
 
     def failed(self, error_code: ErrorCode) -> None:
         self.errors[error_code] = self.errors.get(error_code, 0) + 1

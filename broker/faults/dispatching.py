@@ -14,8 +14,7 @@ from highwater.broker.faults.answers import decode_request, names_topics, refuse
 from highwater.broker.faults.injector import Hit, Injector
 from highwater.broker.faults.machine import FaultyClock, FaultyFiles
 from highwater.broker.faults.request import FaultRequest
-from highwater.broker.handlers.dispatch import PendingResponse
-from highwater.broker.handlers.shared.reply import Answered, Client, CloseConnection, Deferred
+from highwater.broker.handlers.shared.reply import Answered, Client, CloseConnection, Deferred, PendingResponse
 from highwater.kafka.protocol.apis import API_VERSIONS, APIS, METADATA, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from highwater.kafka.protocol.frame import Part, RequestHeader, read_request_header
 

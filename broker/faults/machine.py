@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -47,6 +47,9 @@ class FaultyFiles(RealFiles):
         if self._of_writes and descriptor in self._logs:
             _suffer(self._of_writes[0])
         super().pwrite(descriptor, data, position)
+
+    def pwritev(self, descriptor: int, pieces: Sequence[ReadableBuffer], position: int) -> None:
+        self.pwrite(descriptor, b"".join(pieces), position)
 
     def sync(self, descriptor: int) -> None:
         if self._of_flushes and descriptor in self._logs:

@@ -19,8 +19,10 @@ from highwater.broker.handlers.shared.reply import (
     Client,
     CloseConnection,
     Deferred,
+    PendingResponse,
     Reply,
     RequestContext,
+    TakeRun,
     answer_and_hang_up,
     answer_of,
 )
@@ -83,15 +85,6 @@ class _Handler(NamedTuple):
     """Whether requests with few items are handled without a stack of their own."""
 
 
-class PendingResponse(NamedTuple):
-    """A deferred answer, and how to encode it; that may raise what `dispatch` raises."""
-
-    deferred: Deferred
-    frame: Callable[[Answered], list[Part]]
-    keeps_frame: bool = False
-    """Whether the frame of the request is still in use."""
-
-
 class Dispatcher:
     """Answers the requests of every connection of one node."""
 
@@ -101,6 +94,7 @@ class Dispatcher:
         self._quotas = node.quotas
         self._monotonic_ns = node.clock.monotonic_ns
         self._handlers: dict[int, _Handler] = {}
+        self._take_run: TakeRun | None = None
 
     def import_handlers(self) -> Iterator[None]:
         """Import one handler after the other, so that no later request waits for that, or fails without descriptors."""
@@ -154,6 +148,14 @@ class Dispatcher:
                 handler.counters.handled(version, received_ns, started_ns, handled_ns, not isinstance(reply, Deferred))
                 return self._respond(handler, context, header.correlation_id, reply, received_ns)
         return _Long(self, handler, header, client, frame, received_ns, started_ns).begin()
+
+    def take_run(
+        self, buffer: memoryview, start: int, end: int, most_frame_bytes: int, client: Client, received_ns: int
+    ) -> tuple[int, list[Part] | PendingResponse] | None:
+        """Do what `ProduceRuns.take` does. To be asked before `dispatch`, which gets each request that is left."""
+        if self._take_run is None:
+            return None  # Nothing of Produce is imported yet.
+        return self._take_run(buffer, start, end, most_frame_bytes, client, received_ns)
 
     def monotonic_ns(self) -> int:
         return self._monotonic_ns()
@@ -212,6 +214,9 @@ class Dispatcher:
         if api.name in _NEED_THE_CLUSTER and member is not None and not member.metadata.is_complete:
             return handler._replace(handle=partial(_handle_when_complete, member.metadata, handle))
         self._handlers[api_key] = handler
+        if api_key == PRODUCE:
+            module = import_module("highwater.broker.handlers.produce_run")
+            self._take_run = module.ProduceRuns(self._node).take
         return handler
 
 

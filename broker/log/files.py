@@ -13,6 +13,7 @@ import fcntl
 import logging
 import os
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -82,6 +83,9 @@ class FileOperations(Protocol):
 
     def pwrite(self, descriptor: int, data: ReadableBuffer, position: int) -> None:
         """Write all of `data`. After an OSError some of it may be written."""
+
+    def pwritev(self, descriptor: int, pieces: Sequence[ReadableBuffer], position: int) -> None:
+        """Write all of the pieces, one behind the other, as `pwrite` does."""
 
     def truncate(self, descriptor: int, size: int) -> None: ...
 
@@ -224,6 +228,11 @@ class RealFiles:
         view = memoryview(data)
         while written < len(view):
             written += os.pwrite(descriptor, view[written:], position + written)
+
+    def pwritev(self, descriptor: int, pieces: Sequence[ReadableBuffer], position: int) -> None:
+        written = os.pwritev(descriptor, pieces, position)
+        if written != sum(map(len, pieces)):
+            self.pwrite(descriptor, b"".join(pieces)[written:], position + written)
 
     def truncate(self, descriptor: int, size: int) -> None:
         os.ftruncate(descriptor, size)

@@ -43,6 +43,7 @@ from highwater.broker.log.retention import count_expired
 from highwater.broker.log.segment import Segment
 from highwater.broker.log.segment_list import SegmentList
 from highwater.broker.log.segment_names import SNAPSHOT_SUFFIX, file_name
+from highwater.kafka.protocol.produce_run import ProduceRun
 from highwater.kafka.records.batch import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -186,6 +187,40 @@ class PartitionLog:
         if self._unflushed.dirty_since_ms is None:
             self._unflushed.dirty_since_ms = now_ms
         return Appended(base_offset, last_offset, now_ms if takes_broker_time else NO_TIMESTAMP, duplicate=False)
+
+    def append_run(self, run: ProduceRun, *, leader_epoch: int, now_ms: int) -> int | None:
+        """Stamp the batches of a run, and append them in one write; returns the offset of the first record.
+
+        None if they are to be appended one by one, as one of them may begin a segment, repeat a batch or be refused.
+        Nothing has changed then, nor after an OSError.
+        """
+        base_offset, segment, states = self.log_end_offset, self._segments.active, self.producer_states
+        end_offset = base_offset + run.record_count
+        has_producer = run.producer_id != NO_PRODUCER_ID
+        if not segment.takes(self.config, run, end_offset - 1, now_ms) or (
+            has_producer and not states.continue_in(run)
+        ):
+            return None
+        offset = base_offset
+        for batch in run.batches:
+            assign(batch.records, 0, offset, leader_epoch)
+            offset += batch.last_offset_delta + 1
+        try:
+            segment.append_run(run, base_offset)
+        except OSError:
+            for batch in run.batches:
+                assign(batch.records, 0, 0, leader_epoch)  # as it came
+            raise
+        self.log_end_offset = end_offset
+        self.size_bytes += run.size_bytes
+        if has_producer:
+            states.append_run(run, base_offset, append_ms=now_ms)
+        if leader_epoch > self.leader_epochs.latest:
+            self.leader_epochs.assign(leader_epoch, base_offset)
+        self._is_changed = True
+        if self._unflushed.dirty_since_ms is None:
+            self._unflushed.dirty_since_ms = now_ms
+        return base_offset
 
     def append_marker(self, marker: TransactionMarker, *, leader_epoch: int, now_ms: int) -> Appended | ErrorCode:
         """End a transaction. The marker is appended even if the transaction has no batch here: it fences old epochs.

@@ -47,6 +47,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.errors import CorruptSnapshot
 from highwater.broker.log.transaction_index import AbortedTransaction
+from highwater.kafka.protocol.produce_run import MOST_DELTA, ProduceRun
 from highwater.kafka.records.batch import MAX_SEQUENCE, NO_TIMESTAMP, BatchHeader, add_to_sequence
 from highwater.kafka.records.checksum import crc32c
 from highwater.kafka.records.record import HIGHEST_EPOCH, TRANSACTIONS_2, EndMarker, TransactionMarker
@@ -262,6 +263,34 @@ class ProducerStates:
                 state.transaction_first_offset = base_offset
                 self._open[base_offset] = header.producer_id
                 self.first_unstable_offset = min(self.first_unstable_offset, base_offset)
+
+    def continue_in(self, run: ProduceRun) -> bool:
+        """Whether the batches of a run follow those of their producer, so that `check` returns None for each."""
+        state = self._states.get(run.producer_id)
+        if state is None or self._refused or state.epoch != run.producer_epoch:
+            return False
+        last_sequence = state.last_sequence
+        expected = 0 if last_sequence in (NO_SEQUENCE, MAX_SEQUENCE) else last_sequence + 1
+        return (
+            run.base_sequence == expected
+            and state.transaction_first_offset == NO_OFFSET
+            and all(batch.offset_delta <= MOST_DELTA for batch in state.batches)
+        )
+
+    def append_run(self, run: ProduceRun, base_offset: int, *, append_ms: int) -> None:
+        """Note the batches of a run that `continue_in` has found to fit."""
+        state = self._states[run.producer_id]
+        end_offset = base_offset + run.record_count
+        for batch in run.batches[-BATCHES_KEPT:]:
+            end_offset -= batch.last_offset_delta + 1
+        for batch in run.batches[-BATCHES_KEPT:]:
+            delta, timestamp_ms = batch.last_offset_delta, batch.max_timestamp_ms
+            last_offset = end_offset + delta
+            last_sequence = add_to_sequence(run.base_sequence, last_offset - base_offset)
+            state.batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp_ms))
+            state.last_timestamp_ms = timestamp_ms
+            end_offset = last_offset + 1
+        state.last_append_ms = append_ms
 
     def end_transaction(
         self, header: BatchHeader, marker: EndMarker, *, append_ms: int = UNKNOWN_MS

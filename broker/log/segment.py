@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
+from highwater.broker.log import offset_index, time_index
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import CorruptIndex, NotCached
 from highwater.broker.log.files import FileOperations, FilePiece, is_piece_cached, write_file
@@ -26,6 +27,7 @@ from highwater.broker.log.segment_indexes import SegmentIndexes
 from highwater.broker.log.segment_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, SegmentNames
 from highwater.broker.log.time_index import TimeIndex
 from highwater.broker.log.transaction_index import AbortedTransaction, TransactionIndex
+from highwater.kafka.protocol.produce_run import ProduceRun
 from highwater.kafka.records.batch import (
     CRC_COVERS_FROM,
     CREDIBLE_MS,
@@ -191,6 +193,30 @@ class Segment(SegmentFile):
                 self._first_batch_timestamp_ms = header.max_timestamp_ms
             indexes.add(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
             position += header.size_bytes
+
+    def takes(self, config: LogConfig, run: ProduceRun, last_offset: int, now_ms: int) -> bool:
+        """Whether no batch of the run must begin a new segment; False also if that is not sure."""
+        count, indexes = len(run.batches), self.indexes
+        by_offset, by_time = indexes.by_offset, indexes.by_time
+        return (
+            self.size_bytes > 0
+            and by_offset is not None
+            and by_time is not None
+            and not self.must_roll(config, run.size_bytes, run.max_timestamp_ms, last_offset, now_ms)
+            # Each batch gets one entry at most.
+            and not by_offset.is_full(config.segment_index_bytes - count * offset_index.ENTRY_SIZE)
+            and not by_time.is_full(config.segment_index_bytes - count * time_index.ENTRY_SIZE)
+        )
+
+    def append_run(self, run: ProduceRun, base_offset: int) -> None:
+        """Add the batches of a run in one write. After an OSError nothing has changed, but for bytes past the end."""
+        position = self._write_all([batch.records for batch in run.batches], run.size_bytes)
+        add = self.indexes.add
+        for batch in run.batches:
+            last_offset, size_bytes = base_offset + batch.last_offset_delta, len(batch.records)
+            add(position, size_bytes, last_offset, batch.max_timestamp_ms)
+            position += size_bytes
+            base_offset = last_offset + 1
 
     def load_transaction_index(self) -> None:
         """Read the index of aborted transactions into memory, unless it is there. Raises OSError, CorruptIndex."""

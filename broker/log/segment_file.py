@@ -7,7 +7,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -143,14 +143,32 @@ class SegmentFile:
         try:
             self._files.pwrite(descriptor, data, position)
         except OSError as error:
-            try:
-                self._files.truncate(descriptor, position)
-            except OSError as second:
-                self._may_have_rest = True
-                error.add_note(f"and what was written of the batch could not be cut off again: {second}")
+            self._cut_off(descriptor, error)
             raise
         self.size_bytes = position + len(data)
         return position
+
+    def _write_all(self, pieces: Sequence[ReadableBuffer], size_bytes: int) -> int:
+        """The same with several pieces, of so many bytes in all."""
+        if len(pieces) == 1:
+            return self._write(pieces[0])
+        position = self.size_bytes
+        descriptor = self._open()
+        try:
+            self._files.pwritev(descriptor, pieces, position)
+        except OSError as error:
+            self._cut_off(descriptor, error)
+            raise
+        self.size_bytes = position + size_bytes
+        return position
+
+    def _cut_off(self, descriptor: int, error: OSError) -> None:
+        """Remove what a failed write has left."""
+        try:
+            self._files.truncate(descriptor, self.size_bytes)
+        except OSError as second:
+            self._may_have_rest = True
+            error.add_note(f"and what was written of the batch could not be cut off again: {second}")
 
     def _pread(self, size: int, position: int) -> bytes | bytearray:
         if not self._may_wait:

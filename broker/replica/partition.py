@@ -35,6 +35,7 @@ from highwater.broker.replica.leader import Leader, LeadersBroker
 from highwater.broker.replica.readable_bytes import ReadableBytes
 from highwater.broker.replica.waiters import Acknowledge, Waiters
 from highwater.kafka.protocol.frame import Part
+from highwater.kafka.protocol.produce_run import ProduceRun
 from highwater.kafka.records.batch import BatchHeader, TimestampType, WritableBuffer, is_credible, validate_produced
 from highwater.kafka.records.produced import RefusedRecords, UnfoldBudget, conform, with_true_max_timestamp
 from highwater.kafka.records.record import TransactionMarker
@@ -305,8 +306,27 @@ class Partition:
             return appended
         if header.is_transactional:
             self._note_transaction(appended.base_offset)
-        self._appended(appended, header.size_bytes)
+        self._appended(appended.base_offset, appended.last_offset + 1, header.size_bytes)
         return appended
+
+    def append_run(self, run: ProduceRun, acks: int, now_ms: int) -> int | None:
+        """Append the batches of requests that came together in one write; returns the offset of the first record.
+
+        None if each is to be appended by `append`; nothing was appended then.
+        """
+        log = self.log
+        before_flush = log.config.flush_messages - log.unflushed_messages
+        if self._refusal(acks) or run.batches[0].last_offset_delta + 1 < before_flush <= run.record_count:
+            return None  # The first of them would be safe at once, the last not before a flush.
+        try:
+            base_offset = log.append_run(run, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except OSError as failure:
+            if failure.errno not in MAY_PASS:
+                self._append_failed(failure, now_ms)
+            return None  # Some of the batches may still find room on the disk.
+        if base_offset is not None:
+            self._appended(base_offset, base_offset + run.record_count, run.size_bytes)
+        return base_offset
 
     def _refusal(self, acks: int) -> ErrorCode:
         if self.has_failed:
@@ -359,7 +379,7 @@ class Partition:
             self._append_failed(failure, now_ms)
             raise
         if not isinstance(appended, ErrorCode):
-            self._appended(appended, self.log.size_bytes - size_bytes)
+            self._appended(appended.base_offset, appended.last_offset + 1, self.log.size_bytes - size_bytes)
         return appended
 
     def waiters(self, *, for_followers: bool) -> Waiters:
@@ -399,11 +419,11 @@ class Partition:
         if failure.errno not in MAY_PASS:
             self._storage_failed(failure, self)
 
-    def _appended(self, appended: Appended, size_bytes: int) -> None:
+    def _appended(self, base_offset: int, next_offset: int, size_bytes: int) -> None:
         log = self.log
-        self._bytes.appended(appended.base_offset, appended.last_offset + 1, size_bytes)
+        self._bytes.appended(base_offset, next_offset, size_bytes)
         counters = self.counters
-        counters.messages_in += appended.last_offset - appended.base_offset + 1
+        counters.messages_in += next_offset - base_offset
         counters.bytes_in += size_bytes
         safe_end_offset = log.safe_end_offset
         if safe_end_offset == log.log_end_offset:

@@ -185,11 +185,14 @@ class Authentication:
         """Whether the next frame is a token instead of a request."""
         return self._takes_bare_tokens
 
+    def has_session(self, now_ms: int) -> bool:
+        """Whether the client has logged in, and its session has not expired."""
+        return self._state is _State.COMPLETE and (self._expires_ms is None or now_ms < self._expires_ms)
+
     def refusal(self, api_key: int, now_ms: int) -> str | None:
         """Return why a request must not be answered now, or None."""
         if self._state is _State.COMPLETE:
-            is_expired = self._expires_ms is not None and now_ms >= self._expires_ms
-            if is_expired and api_key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS):
+            if not self.has_session(now_ms) and api_key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS):
                 return "its session has expired (connections.max.reauth.ms, or the end of its token)"
             return None
         self._requests += 1

@@ -27,6 +27,7 @@ import uvloop
 from highwater.broker.clock import SystemClock
 from highwater.broker.features import TRANSACTION_VERSION
 from highwater.broker.handlers.dispatch import Dispatcher
+from highwater.broker.handlers.shared.reply import TakeRun
 from highwater.broker.log.files import FileOperations, RealFiles
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.node import Node
@@ -294,7 +295,7 @@ class _Broker:
         # Where there is SASL too, that says who the client is.
         principal_of_certificate = bound.tls.principal_of_certificate if bound.tls and not bound.sasl else None
 
-        def make(on_lost: OnLost, dispatch: Dispatch = dispatcher.dispatch) -> Connection:
+        def make(on_lost: OnLost, dispatch: Dispatch, take_run: TakeRun | None = None) -> Connection:
             def lost(connection: Connection) -> None:
                 self._connections.discard(connection)
                 on_lost(connection)
@@ -305,6 +306,7 @@ class _Broker:
                 self._loop,
                 strangers=strangers,
                 max_frame_bytes=max_frame_bytes,
+                take_run=take_run,
                 sasl=bound.sasl,
                 principal_of_certificate=principal_of_certificate,
                 on_made=self._connections.add,
@@ -313,7 +315,7 @@ class _Broker:
 
         faults = self._faults
         if faults is None:
-            return make
+            return lambda on_lost: make(on_lost, dispatcher.dispatch, dispatcher.take_run)
         name = bound.listener.name
         return lambda on_lost: faults.connection(dispatcher.dispatch, name, partial(make, on_lost))
 

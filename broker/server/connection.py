@@ -18,8 +18,15 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final, cast
 
-from highwater.broker.handlers.dispatch import PendingResponse
-from highwater.broker.handlers.shared.reply import Answered, Client, CloseConnection, Deferred, Listener
+from highwater.broker.handlers.shared.reply import (
+    Answered,
+    Client,
+    CloseConnection,
+    Deferred,
+    Listener,
+    PendingResponse,
+    TakeRun,
+)
 from highwater.broker.security.authorizer import java_address
 from highwater.broker.server.strangers import Strangers, not_kafka
 from highwater.kafka.protocol.foreign import HEAD_BYTES
@@ -92,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         "_slots",
         "_stopping",
         "_strangers",
+        "_take_run",
         "_transport",
         "_writing_paused",
         "idle_since_ms",
@@ -107,12 +115,14 @@ class Connection(asyncio.BufferedProtocol):
         *,
         strangers: Strangers,
         max_frame_bytes: int,
+        take_run: TakeRun | None = None,
         sasl: SaslSettings | None = None,
         principal_of_certificate: Callable[[bytes | None], str] | None = None,
         on_made: Callable[[Connection], None],
         on_lost: Callable[[Connection], None],
     ) -> None:
         self._dispatch = dispatch
+        self._take_run = take_run
         self._client = Client(
             listener,
             authentication=None if sasl is None else sasl.of_connection(),
@@ -209,13 +219,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle_frames(self) -> None:
         next_frame = self._frames.next
+        answer: list[Part] | PendingResponse | None
         try:
-            while not (self._closing or self._must_wait):
-                frame = next_frame()
-                if frame is None:
-                    break
-                answer = self._dispatch(frame, self._client, self._received_ns)
+            while not (self._closing or self._must_wait or self._frames.is_empty):
+                answer = self._answer_of_run()
                 if answer is None:
+                    frame = next_frame()
+                    if frame is None:
+                        break
+                    answer = self._dispatch(frame, self._client, self._received_ns)
+                if not answer:
                     continue
                 if isinstance(answer, PendingResponse):
                     self._wait_for(answer)
@@ -231,6 +244,17 @@ class Connection(asyncio.BufferedProtocol):
         if self._must_wait and not only_listens and not self._reading_paused and not self._closing:
             self._reading_paused = True
             self._transport.pause_reading()
+
+    def _answer_of_run(self) -> list[Part] | PendingResponse | None:
+        """The answers to the requests at the front that are handled as one; None if there are none such."""
+        if self._take_run is None:
+            return None
+        buffer, start, end = self._frames.untaken
+        taken = self._take_run(buffer, start, end, self._frames.max_frame_bytes, self._client, self._received_ns)
+        if taken is None:
+            return None
+        self._frames.skip_to(taken[0])
+        return taken[1]
 
     def _failed(self, error: Exception) -> None:
         """Close the connection: a request has no answer that could say this."""

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from highwater.broker.features import NOTHING
-from highwater.broker.handlers.dispatch import PendingResponse
+from highwater.broker.handlers.shared.reply import PendingResponse
 from highwater.broker.log.compaction import compact
 from highwater.broker.log.compaction_job import CleanedGroup
 from highwater.broker.log.config import LogConfig

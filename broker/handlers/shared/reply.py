@@ -9,7 +9,8 @@ from highwater.broker.clock import Scheduler
 from highwater.broker.security.authorizer import Authorizer, Permissions
 from highwater.broker.security.principal import ANONYMOUS
 from highwater.kafka.protocol.cold import Answer
-from highwater.kafka.protocol.frame import Parts
+from highwater.kafka.protocol.frame import Part, Parts
+from highwater.kafka.protocol.produce_run import ProduceShape
 
 if TYPE_CHECKING:
     from highwater.broker.security.sasl import Authentication  # most brokers have no listener with SASL
@@ -48,6 +49,9 @@ class Client:
         "mute",
         "port",
         "principal",
+        "produce_shape",
+        "refused_runs",
+        "single_produces",
         "software_name",
         "software_version",
         "uses_transactions_2",
@@ -86,6 +90,10 @@ class Client:
         self.principal = ANONYMOUS
         self.uses_transactions_2 = False
         """Whether a request of the connection was of version 2 of transactions."""
+        self.produce_shape: ProduceShape | None = None
+        """What its last requests were like that came in a run (handlers/produce_run.py)."""
+        self.single_produces = self.refused_runs = 0
+        """How many of its next requests are handled alone, after so many runs that could not be appended as one."""
         self._on_authenticated = on_authenticated
         self._permissions: Permissions | None = None
 
@@ -194,6 +202,19 @@ class Deferred:
         on_cancel, self._on_ready, self.on_cancel, self.on_line_free = self.on_cancel, None, None, None
         if on_cancel is not None:
             on_cancel()
+
+
+class PendingResponse(NamedTuple):
+    """A deferred answer, and how to encode it; that may raise what `Dispatcher.dispatch` raises."""
+
+    deferred: Deferred
+    frame: Callable[[Answered], list[Part]]
+    keeps_frame: bool = False
+    """Whether the frame of the request is still in use."""
+
+
+TakeRun = Callable[[memoryview, int, int, int, Client, int], tuple[int, list[Part] | PendingResponse] | None]
+"""`ProduceRuns.take`: the requests that are handled as one, at the front of what was received."""
 
 
 class CloseConnection(Exception):  # noqa: N818 - an order, not an error

@@ -130,6 +130,15 @@ class FrameReceiver:
         self._start = end = start + LENGTH_BYTES + length
         return self._view[start + LENGTH_BYTES : end]
 
+    @property
+    def untaken(self) -> tuple[memoryview, int, int]:
+        """(the buffer, start, end) of what was received and not taken."""
+        return self._view, self._start, self._end
+
+    def skip_to(self, position: int) -> None:
+        """Take what `untaken` has before a position; it is good as long as a frame."""
+        self._start = position
+
     def give_away(self) -> None:
         """Let the frames that were given out live on, however many bytes come."""
         pending = self._end - self._start

@@ -33,7 +33,7 @@ from highwater.kafka.protocol.primitives import NO_TAGS, Decoder, array_length, 
 FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 13
 
-_ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
+ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
 _PARTITION: Final = struct.Struct(">ihqqq")
 _PARTITION_BEFORE_V5: Final = struct.Struct(">ihqq")
 # With no record errors, no message and no tags behind it, as nearly all answers are.
@@ -94,7 +94,7 @@ class PartitionProduced:
 
 def decode_request(decoder: Decoder, version: int) -> ProduceRequest:
     transactional_id = decoder.nullable_string()
-    acks, timeout_ms = decoder.fields(_ACKS_AND_TIMEOUT)
+    acks, timeout_ms = decoder.fields(ACKS_AND_TIMEOUT)
     topics: list[ProduceTopic] = []
     for _ in decoder.items():
         topic = decoder.string() if version < TOPIC_IDS_FROM else decoder.uuid()

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.broker.handlers.dispatch import PendingResponse
-from highwater.broker.handlers.shared.reply import CloseConnection
+from highwater.broker.handlers.shared.reply import CloseConnection, PendingResponse
 from highwater.kafka.protocol.apis import APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from highwater.kafka.protocol.primitives import MalformedRequestError
 from tests.broker.faults.world import FaultyNode, sample_frame

@@ -14,8 +14,7 @@ from highwater.broker.faults.dispatching import FaultyDispatch
 from highwater.broker.faults.injector import Injector
 from highwater.broker.faults.machine import FaultyClock, FaultyFiles
 from highwater.broker.faults.script import read_script
-from highwater.broker.handlers.dispatch import PendingResponse
-from highwater.broker.handlers.shared.reply import Client
+from highwater.broker.handlers.shared.reply import Client, PendingResponse
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import Api
 from highwater.kafka.protocol.frame import Part

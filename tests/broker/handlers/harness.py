@@ -16,8 +16,8 @@ from kio.static.constants import EntityType
 
 from highwater.broker.alone.assembly import LoneNode
 from highwater.broker.alone.store import EmbeddedMetadataStore
-from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
-from highwater.broker.handlers.shared.reply import Client, Listener
+from highwater.broker.handlers.dispatch import Dispatcher
+from highwater.broker.handlers.shared.reply import Client, Listener, PendingResponse
 from highwater.broker.log.files import FileOperations, RealFiles
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
@@ -36,7 +36,7 @@ from highwater.broker.topics.topic import Topic
 from highwater.broker.turns import Turns
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS
-from highwater.kafka.protocol.frame import Part
+from highwater.kafka.protocol.frame import LENGTH_BYTES, Part
 from highwater.kafka.protocol.problem import Problem
 from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.manual_clock import ManualClock
@@ -206,7 +206,12 @@ class NodeHarness:
         client = self.connection or Client(self.listener)
         if self.user is not None:
             client.authenticated(self.user)
-        return self.dispatcher.dispatch(memoryview(bytearray(frame)), client)
+        received = memoryview(bytearray(len(frame).to_bytes(LENGTH_BYTES, "big") + frame))
+        size, now_ns = len(received), self.clock.monotonic_ns()
+        taken = self.dispatcher.take_run(received, 0, size, size, client, now_ns)
+        if taken is None:
+            return self.dispatcher.dispatch(received[LENGTH_BYTES:], client)
+        return taken[1] or None
 
     def ask(self, name: str, version: int, /, **fields: Any) -> Any:
         """Send a request and give its decoded answer, None if there is none, or Pending if it is still to come."""

@@ -12,8 +12,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from highwater.broker.cluster.metadata import MetadataCache
-from highwater.broker.handlers.dispatch import PendingResponse
-from highwater.broker.handlers.shared.reply import CloseConnection
+from highwater.broker.handlers.shared.reply import CloseConnection, PendingResponse
 from highwater.kafka.acl import Acl, Entry, Operation, PatternType, Permission, Resource, ResourceType
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import APIS, Api

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.broker.handlers.dispatch import PendingResponse
-from highwater.broker.handlers.shared.reply import Client
+from highwater.broker.handlers.shared.reply import Client, PendingResponse
 from highwater.broker.security.sasl import Authentication, PlainExchange, SaslSettings
 from highwater.kafka.login.credentials import PLAIN
 from tests.broker.handlers.harness import LISTENER, NodeHarness, request_frame

@@ -14,8 +14,7 @@ from typing import Any, Final
 import pytest
 
 from highwater.broker import slices, turns
-from highwater.broker.handlers.dispatch import PendingResponse
-from highwater.broker.handlers.shared.reply import Answered
+from highwater.broker.handlers.shared.reply import Answered, PendingResponse
 from highwater.kafka.protocol.apis import APIS, Api
 from highwater.kafka.protocol.primitives import MAX_ITEMS
 from tests.broker.handlers.harness import NodeHarness

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from highwater.broker.log.files import Entry, FilePiece
@@ -175,6 +175,9 @@ class SimulatedFiles:
             file.write(position, bytes(data[: len(data) // 2]))
             raise
         file.write(position, bytes(data))
+
+    def pwritev(self, descriptor: int, pieces: Sequence[ReadableBuffer], position: int) -> None:
+        self.pwrite(descriptor, b"".join(pieces), position)
 
     def truncate(self, descriptor: int, size: int) -> None:
         self._change()

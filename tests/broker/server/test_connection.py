@@ -10,9 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from highwater.broker.handlers.dispatch import PendingResponse
 from highwater.broker.handlers.shared.reply import Client as Peer
-from highwater.broker.handlers.shared.reply import CloseConnection, Deferred
+from highwater.broker.handlers.shared.reply import CloseConnection, Deferred, PendingResponse
 from highwater.broker.security.sasl import PlainExchange, SaslSettings
 from highwater.broker.server.connection import LOGIN_TIMEOUT_MS, MAX_OUTSTANDING, WRITE_HIGH_BYTES, Connection
 from highwater.broker.server.strangers import Strangers
@@ -86,9 +85,26 @@ class Echo:
             return PendingResponse(deferred, lambda answer: list(cast(list[Part], answer)))
         return [request + b";"]
 
+    def take_run(
+        self, buffer: memoryview, start: int, end: int, most_frame_bytes: int, client: Peer, received_ns: int
+    ) -> tuple[int, list[Part] | PendingResponse] | None:
+        """Requests of one byte each are handled as one; "x" are answered later, as one too."""
+        first, position = bytes(buffer[start + 4 : start + 5]), start
+        while bytes(buffer[position : position + 5]) == b"\0\0\0\1" + first and position < end:
+            position += 5
+        if first not in (b"r", b"x") or position == start:
+            return None
+        answer = first * ((position - start) // 5)
+        if first == b"r":
+            return position, [answer]
+        deferred = self.later[first] = Deferred()
+        return position, PendingResponse(deferred, lambda _: [answer])
+
 
 class Client:
-    def __init__(self, sasl: SaslSettings | None = None, peer: tuple[Any, ...] | None = None) -> None:
+    def __init__(
+        self, sasl: SaslSettings | None = None, peer: tuple[Any, ...] | None = None, *, takes_runs: bool = False
+    ) -> None:
         self.echo = Echo()
         self.loop = ManualScheduler()
         self.transport = Transport()
@@ -100,6 +116,7 @@ class Client:
             cast(Any, self.loop),
             strangers=Strangers(),
             max_frame_bytes=1000,
+            take_run=cast(Any, self.echo.take_run) if takes_runs else None,
             sasl=sasl,
             on_made=lambda _: None,
             on_lost=self.lost.append,
@@ -166,6 +183,18 @@ def test_answers_keep_the_order_of_requests_whatever_order_they_come_in(client: 
     assert client.received == b"a;later 1;b;later 2;later 3;c;"
     client.send(b"d")
     assert client.received.endswith(b"c;d;")
+
+
+def test_answers_of_requests_that_are_handled_as_one_keep_their_place() -> None:
+    client = Client(takes_runs=True)
+    client.send(b"a", b"r", b"r", b"r", b"b")
+    assert client.transport.writes == [b"a;rrrb;"]
+    client.send(b"x", b"x", b"r", b"r", b"c")
+    assert client.received == b"a;rrrb;"
+    client.complete(b"x")
+    client.loop.run()
+    assert client.received == b"a;rrrb;xxrrc;"
+    assert client.echo.seen == [b"a", b"b", b"c"]
 
 
 def test_a_refusal_that_is_still_encoded_is_sent_before_the_connection_closes(client: Client) -> None:

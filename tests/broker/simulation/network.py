@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from highwater.broker.cluster.peers import Endpoint, PeerFailure
-from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
-from highwater.broker.handlers.shared.reply import Answered, Client, CloseConnection, Listener
+from highwater.broker.handlers.dispatch import Dispatcher
+from highwater.broker.handlers.shared.reply import Answered, Client, CloseConnection, Listener, PendingResponse
 from highwater.broker.security.principal import ANONYMOUS
 from highwater.kafka.protocol.frame import Part
 from tests.broker.simulation.link import Link
@@ -281,19 +281,33 @@ class ServedConnection:
 
     def _handle(self) -> None:
         while self._waiting and not self._is_held and not self._is_lost:
-            frame = memoryview(bytearray(self._waiting.popleft()))
             try:
-                answer = self._server.dispatcher.dispatch(frame, self._client)
+                if not self._take_run():
+                    frame = memoryview(bytearray(self._waiting.popleft()))
+                    self._take(self._server.dispatcher.dispatch(frame, self._client))
             except CloseConnection:
                 self._connection.break_off()
                 return
-            if answer is None:
-                continue
-            if isinstance(answer, PendingResponse):
-                self._wait_for(answer)
-            else:
-                self._slots.append(_Slot(_joined(answer), None))
         self._send_ready()
+
+    def _take_run(self) -> bool:
+        """Have the requests at the front answered that are handled as one; False if there are none."""
+        received = bytearray().join(len(frame).to_bytes(4, "big") + frame for frame in self._waiting)
+        dispatcher, size = self._server.dispatcher, len(received)
+        taken = dispatcher.take_run(memoryview(received), 0, size, size, self._client, dispatcher.monotonic_ns())
+        if taken is None:
+            return False
+        end, answer = taken
+        while end:
+            end -= 4 + len(self._waiting.popleft())
+        self._take(answer)
+        return True
+
+    def _take(self, answer: list[Part] | PendingResponse | None) -> None:
+        if isinstance(answer, PendingResponse):
+            self._wait_for(answer)
+        elif answer:
+            self._slots.append(_Slot(_joined(answer), None))
 
     def _wait_for(self, pending: PendingResponse) -> None:
         slot = _Slot(None, pending)
@@ -319,7 +333,10 @@ class ServedConnection:
     def _send_ready(self) -> None:
         while self._slots and (answer := self._slots[0].answer) is not None:
             self._slots.popleft()
-            self._connection.send_to_client(answer)
+            while answer:
+                end = 4 + int.from_bytes(answer[:4], "big")
+                self._connection.send_to_client(answer[:end])
+                answer = answer[end:]
 
 
 def _joined(parts: list[Part]) -> bytes:
