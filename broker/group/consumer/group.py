@@ -20,6 +20,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from kio.schema.errors import ErrorCode
 
@@ -90,6 +91,10 @@ class ConsumerGroup:
         """A topic may have changed since the hash was computed. The broker sets it."""
         self.has_new_topics = True
         """There may be topics that no regular expression was matched against."""
+        self._subscriptions: WeakValueDictionary[int, frozenset[str]] = WeakValueDictionary()
+        """The sets of topics of the members, by their hashes. Members that name the same share one: it is most of what
+        a member takes in memory.
+        """
         self._session_ends_ms: dict[str, int] = {}
         self._revocation_ends_ms: dict[str, int] = {}
         self._answer_ends_ms: dict[str, int] = {}
@@ -141,6 +146,9 @@ class ConsumerGroup:
             if before.instance_id is not None and self.static_ids.get(before.instance_id) == member_id:
                 del self.static_ids[before.instance_id]
         if member is not None:
+            topics = self._subscriptions.setdefault(hash(member.topics), member.topics)
+            if topics is not member.topics and topics == member.topics:
+                member = member._replace(topics=topics)
             self.members[member_id] = member
             self.current.setdefault(member_id, CurrentAssignment())
             self._count(member, 1)

@@ -223,3 +223,15 @@ def test_a_copy_is_a_group_of_its_own() -> None:
     assert not copy.topic_counts
     assert not copy.assignor_counts
     assert (group.epoch, copy.epoch) == (12, 0)
+
+
+def test_members_that_name_the_same_topics_share_one_set() -> None:
+    """A set of a hundred names takes 15 KB."""
+    group = group_of(of_member("a", "t", "u"), of_member("b", "u", "t"), of_member("c", "t"))
+    a, b, c = (group.members[name].topics for name in "abc")
+    assert a is b
+    assert (a, c) == (frozenset(("t", "u")), frozenset("t"))
+    changed = group.copy()
+    changed.replay(of_member("c", "t", "u"))
+    assert changed.members["c"].topics is a
+    assert group.members["c"].topics is c

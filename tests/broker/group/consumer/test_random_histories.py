@@ -86,7 +86,7 @@ class Client:
             self.used &= self.assigned
 
 
-NOT_STORED = ("_session_ends_ms", "_revocation_ends_ms", "is_metadata_stale", "has_new_topics")
+NOT_STORED = ("_session_ends_ms", "_revocation_ends_ms", "_subscriptions", "is_metadata_stale", "has_new_topics")
 
 
 def content(group: ConsumerGroup) -> Mapping[str, Any]:
