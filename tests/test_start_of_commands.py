@@ -146,7 +146,13 @@ def test_a_list_of_commands_says_what_their_own_help_begins_with(group: TyperGro
         assert own[: len(said)] == said, name
 
 
-def test_top_is_drawn_without_what_the_history_and_the_pages_need() -> None:
-    done = run("import sys, highwater.monitor.top_command; print(*sys.modules)")
-    packages = {name.partition(".")[0] for name in done.stdout.split()}
-    assert packages.isdisjoint({"jinja2", "kazoo", "sqlalchemy", "starlette", "uvicorn"})
+@pytest.mark.parametrize(
+    ("module", "packages"),
+    [
+        ("serve_command", {"confluent_kafka", "kazoo"}),
+        ("top_command", {"confluent_kafka", "kazoo", "sqlalchemy", "uvicorn"}),
+    ],
+)
+def test_the_monitor_loads_no_library_that_it_may_never_use(module: str, packages: set[str]) -> None:
+    done = run(f"import sys, highwater.monitor.{module}; print(*sys.modules)")
+    assert packages.isdisjoint(name.partition(".")[0] for name in done.stdout.split())

@@ -12,11 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from highwater.admin.client import Partition
-from highwater.common.topic_partition import partition_name
+from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.common.typed_json import parse_json
 
-Assignment = dict[Partition, list[int]]
+Assignment = dict[TopicPartition, list[int]]
 """Replicas by partition, the preferred leader first."""
 
 
@@ -126,7 +125,7 @@ def _staying(replicas: Sequence[int], racks: Mapping[int, str | None]) -> list[i
 class _Loads:
     """The number of replicas or leaders per broker, by topic and in total."""
 
-    def __init__(self, held: Iterable[Partition]) -> None:
+    def __init__(self, held: Iterable[TopicPartition]) -> None:
         self.of_topics: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self.total: Counter[int] = Counter()
         for topic, broker in held:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import BigInteger, Column, Engine, Float, Index, Integer, MetaData, Table, Text, UniqueConstraint
-from sqlalchemy.dialects.postgresql import Insert as PostgresqlInsert
 from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 from sqlalchemy.types import TypeEngine
 
 from highwater.monitor.history.kinds import KINDS, Kind, Nature, Tier
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects.postgresql import Insert as PostgresqlInsert
 
 SCHEMA_VERSION: Final = 1
 METADATA: Final = MetaData()
@@ -89,7 +91,10 @@ ROWS: Final[dict[tuple[str, Tier], Table]] = {
 
 def upsert(engine: Engine, table: Table, keys: Sequence[str]) -> PostgresqlInsert | SqliteInsert:
     """Return an insert that replaces the row with the same keys, in the words of the engine's database."""
-    is_postgresql = engine.dialect.name == "postgresql"
-    made = PostgresqlInsert(table) if is_postgresql else SqliteInsert(table)
+    made: PostgresqlInsert | SqliteInsert = SqliteInsert(table)
+    if engine.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import Insert  # here, as its module takes 2 MiB
+
+        made = Insert(table)
     changed = {column.name: made.excluded[column.name] for column in table.columns if column.name not in keys}
     return made.on_conflict_do_update(index_elements=list(keys), set_=changed)

@@ -18,7 +18,7 @@ from highwater.monitor.oidc.login import OidcLogin
 from highwater.monitor.state import MonitorState
 from highwater.monitor.users import Users
 from highwater.monitor.web.throttle import ACCOUNT, ADDRESS, LoginThrottle
-from highwater.monitor.zookeeper.source import Znode
+from highwater.monitor.zookeeper.znode import Znode
 
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 

@@ -16,7 +16,7 @@ from highwater.monitor.web.zookeeper_tables import servers_table
 from highwater.monitor.zookeeper.address import child_path, parents_of
 from highwater.monitor.zookeeper.changes import session_text
 from highwater.monitor.zookeeper.meaning import Meaning, meaning, title
-from highwater.monitor.zookeeper.source import Child, NoSuchZnodeError, NotAZnodePathError, Znode, ZooKeeperError
+from highwater.monitor.zookeeper.znode import Child, NoSuchZnodeError, NotAZnodePathError, Znode, ZooKeeperError
 
 _SECTION: Final = "/zookeeper"
 _STATUS_OF: Final[dict[type[ZooKeeperError], int]] = {NotAZnodePathError: 400, NoSuchZnodeError: 404}

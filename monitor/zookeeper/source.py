@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from kazoo.client import KazooClient
@@ -26,6 +26,7 @@ from highwater.monitor.model import SourceState, ZnodeChange, ZooKeeper, ZooKeep
 from highwater.monitor.zookeeper import changes, hiding, numbers
 from highwater.monitor.zookeeper.address import ZooKeeperAddress, child_path, server_text
 from highwater.monitor.zookeeper.changes import Ephemeral, Watched
+from highwater.monitor.zookeeper.znode import Child, NoSuchZnodeError, NotAZnodePathError, Znode, ZooKeeperError
 
 SOURCE: Final = "zookeeper"
 CHILDREN_OF_A_PAGE: Final = 50
@@ -41,42 +42,6 @@ _MOST_CHANGES: Final = 1000
 _LOG: Final = logging.getLogger(f"{__name__}.kazoo")
 # Pages show what kazoo reports of connections.
 _LOG.setLevel(logging.CRITICAL)
-
-
-class ZooKeeperError(Exception):
-    """Why a znode cannot be read, in a sentence."""
-
-
-class NotAZnodePathError(ZooKeeperError):
-    """No znode can have this path."""
-
-
-class NoSuchZnodeError(ZooKeeperError):
-    """The path can be that of a znode, and none is there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    name: str
-    stat: ZnodeStat | None
-    """None if it went away meanwhile."""
-
-
-@dataclass(frozen=True, slots=True)
-class Znode:
-    """A znode as somebody may see it: secrets are not in it."""
-
-    path: str
-    stat: ZnodeStat
-    data: bytes
-    data_note: str
-    """What of the data is hidden or left out; empty if nothing is."""
-    children: tuple[Child, ...]
-    """The children of one page, by name."""
-    matching_children: int
-    page: int
-    pages: int
-    children_note: str = ""
 
 
 class ZooKeeperSource:

@@ -18,7 +18,8 @@ from highwater.kafka.client.zookeeper_security import security_of
 from highwater.monitor.config import MonitorConfig
 from highwater.monitor.sources import zookeeper_of
 from highwater.monitor.zookeeper.address import address_of
-from highwater.monitor.zookeeper.source import ZooKeeperError, ZooKeeperSource
+from highwater.monitor.zookeeper.source import ZooKeeperSource
+from highwater.monitor.zookeeper.znode import ZooKeeperError
 from tests.broker.secure_zookeeper import client_section, secure_zookeeper
 from tests.broker.zookeeper_clients import RealClient, ask
 from tests.monitor.zookeeper.test_with_zookeeper import has_numbers

@@ -22,7 +22,8 @@ from highwater.monitor.model import ZnodeChange
 from highwater.monitor.zookeeper import source as source_module
 from highwater.monitor.zookeeper.address import address_of, child_path
 from highwater.monitor.zookeeper.meaning import meaning
-from highwater.monitor.zookeeper.source import Znode, ZooKeeperError, ZooKeeperSource
+from highwater.monitor.zookeeper.source import ZooKeeperSource
+from highwater.monitor.zookeeper.znode import Znode, ZooKeeperError
 from tests.broker.running_cluster import running_cluster
 from tests.compat.apache_kafka.server import running_kafka
 from tests.compat.apache_kafka.server import running_zookeeper as running_kafkas_zookeeper

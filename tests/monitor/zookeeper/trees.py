@@ -9,14 +9,8 @@ from kazoo.protocol.states import ZnodeStat
 from highwater.common.znode_path import path_problem
 from highwater.monitor.zookeeper import hiding
 from highwater.monitor.zookeeper.address import child_path
-from highwater.monitor.zookeeper.source import (
-    CHILDREN_OF_A_PAGE,
-    Child,
-    NoSuchZnodeError,
-    NotAZnodePathError,
-    Znode,
-    ZooKeeperError,
-)
+from highwater.monitor.zookeeper.source import CHILDREN_OF_A_PAGE
+from highwater.monitor.zookeeper.znode import Child, NoSuchZnodeError, NotAZnodePathError, Znode, ZooKeeperError
 from tests.monitor.clusters import UNIX_START_MS
 
 
