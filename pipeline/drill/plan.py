@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -19,6 +20,31 @@ _FAILURES_FOR_ONE: Final = 3
 
 Query = tuple[Collection[Victim], Sequence[RoundResult]]
 """What can be killed for a query, and its rounds so far."""
+
+
+class _Seen:
+    """What the rounds of one query came to."""
+
+    def __init__(self, victims: Collection[Victim], rounds: Sequence[RoundResult]) -> None:
+        self.victims = victims
+        self._counted = sum(each.reached for each in rounds)
+        self._replaying = sum(each.reached and each.replays_skipped > 0 for each in rounds)
+        self._came = Counter((each.moment, each.reached) for each in rounds)
+        self._stops = Counter((each.moment, each.victim) for each in rounds)
+        self._victims = Counter(each.victim for each in rounds)
+
+    @property
+    def lacks_replays(self) -> bool:
+        """One round more without a replay, and too few would have one."""
+        return self._replaying < REPLAYING_SHARE_MIN * (self._counted + 1)
+
+    def times(self, moment: Moment) -> int:
+        name = moment_name(moment)
+        return self._came[name, True] + self._came[name, False] // _FAILURES_FOR_ONE
+
+    def times_tried(self, stop: PlannedStop) -> tuple[int, int]:
+        """This victim at this moment, and anywhere."""
+        return self._stops[moment_name(stop.moment), stop.victim.value], self._victims[stop.victim.value]
 
 
 class Planner:
@@ -49,22 +75,18 @@ class Planner:
         return RoundPlan(stop, begins, PlannedStop(CrashPoint.SINK_COMMITTED, Victim.DRIVER) if is_skip else None)
 
     def _next_stop(self) -> PlannedStop:
+        seen = [_Seen(*query) for query in self._queries]
         # Not twice in turn: what is in vain here must not take the rounds of all other moments.
-        self._aimed_at_replay = not self._aimed_at_replay and any(_lacks_replays(each) for _, each in self._queries)
+        self._aimed_at_replay = not self._aimed_at_replay and any(each.lacks_replays for each in seen)
         stops = (self._repeating if self._aimed_at_replay else ()) or self._stops
+        # Each as the query has it to which it came least; one without the victim loses another instead, and says
+        # nothing of it.
         return min(
-            self._rng.sample(stops, len(stops)), key=lambda stop: (self._times_of(stop.moment), self._times_tried(stop))
-        )
-
-    def _times_of(self, moment: Moment) -> int:
-        """How often it came, to the query to which it came least."""
-        return min(_times(moment, rounds) for _, rounds in self._queries)
-
-    def _times_tried(self, stop: PlannedStop) -> int:
-        """A query without the victim loses another one instead, and says nothing here."""
-        return min(
-            (_tries(stop, rounds) for victims, rounds in self._queries if stop.victim in victims),
-            default=0,
+            self._rng.sample(stops, len(stops)),
+            key=lambda stop: (
+                min(each.times(stop.moment) for each in seen),
+                min(each.times_tried(stop) for each in seen if stop.victim in each.victims),
+            ),
         )
 
 
@@ -72,19 +94,3 @@ def _victims_at(moment: Moment, victims: Sequence[Victim]) -> Sequence[Victim]:
     """A second driver needs a first that waits; a query that has no checkpoint yet cannot lose it."""
     never = {None: Victim.SUCCESSOR, CrashPoint.SOURCE_FIRST_OFFSETS: Victim.CHECKPOINT}.get(moment)
     return [victim for victim in victims if victim is not never] or victims
-
-
-def _times(moment: Moment, rounds: Sequence[RoundResult]) -> int:
-    came = [each.reached for each in rounds if each.moment == moment_name(moment)]
-    return sum(came) + came.count(False) // _FAILURES_FOR_ONE
-
-
-def _tries(stop: PlannedStop, rounds: Sequence[RoundResult]) -> int:
-    names = moment_name(stop.moment), stop.victim.value
-    return sum(1 for each in rounds if (each.moment, each.victim) == names)
-
-
-def _lacks_replays(rounds: Sequence[RoundResult]) -> bool:
-    """One round more without a replay, and too few would have one."""
-    counted = [each for each in rounds if each.reached]
-    return sum(1 for each in counted if each.replays_skipped) < REPLAYING_SHARE_MIN * (len(counted) + 1)

@@ -91,6 +91,11 @@ def test_each_victim_dies_at_each_point() -> None:
     assert missing == {(None, Victim.SUCCESSOR), (CrashPoint.SOURCE_FIRST_OFFSETS, Victim.CHECKPOINT)}
 
 
+def test_few_rounds_have_all_victims() -> None:
+    plans, _ = carried_out(MOMENTS, ALL, 13, 2)
+    assert {plan.stop.victim for plan in plans} == set(ALL)
+
+
 def test_a_query_without_a_victim_says_nothing_about_it() -> None:
     """Where one loses the database, the other loses the broker instead: the first must lose its broker as well."""
     queries: list[tuple[Collection[Victim], list[RoundResult]]] = [
