@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
+from pyspark import SparkContext
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -19,13 +20,15 @@ from highwater.pipeline.source.group_commits import COMMITS, Finished, tell
 class FinishedBatches(StreamingQueryListener):
     """Runs in the driver's Python, in a thread of Spark's."""
 
+    @property
+    def _jlistener(self) -> Any:
+        jvm = SparkContext._jvm
+        assert jvm is not None
+        return jvm.PythonStreamingQueryListenerWrapper(_JavaListener())
+
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        progress = event.progress
-        for source in progress.sources:
-            address = _read(source.latestOffset).get(COMMITS)
-            end = _read(source.endOffset)
-            if isinstance(address, dict) and end:
-                tell(address, Finished(end, str(progress.id), progress.batchId))
+        """Over Spark Connect."""
+        _report(event.progress.json)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing is finished yet."""
@@ -37,10 +40,32 @@ class FinishedBatches(StreamingQueryListener):
         """The last batch has been reported."""
 
 
-def _read(offsets: str | None) -> dict[str, Any]:
-    """Offsets of this source; those of other sources can be of any form."""
-    try:
-        found = json.loads(offsets or "{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+class _JavaListener:
+    """What the JVM calls. PySpark's own asks it for each figure of each event, in dozens of calls for a batch."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        _report(event.progress().json())
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Nothing is finished yet."""
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Nothing is new."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """The last batch has been reported."""
+
+    class Java:
+        """The interface, as Py4J asks for it."""
+
+        implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
+
+
+def _report(progress_text: str) -> None:
+    """Offsets of this source are objects; those of other sources can be of any form."""
+    progress = json.loads(progress_text)
+    for source in progress["sources"]:
+        latest, end = source.get("latestOffset"), source.get("endOffset")
+        address = latest.get(COMMITS) if isinstance(latest, dict) else None
+        if isinstance(address, dict) and isinstance(end, dict) and end:
+            tell(address, Finished(end, progress["id"], progress["batchId"]))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -160,25 +162,15 @@ def test_the_listener_tells_the_sources_that_commit(monkeypatch: pytest.MonkeyPa
     told: list[tuple[Any, Finished]] = []
     monkeypatch.setattr("highwater.pipeline.source.listener.tell", lambda *each: told.append(each))
 
-    class Source:
-        def __init__(self, latest: str | None, end: str | None) -> None:
-            self.latestOffset = latest
-            self.endOffset = end
-
-    class Progress:
-        id = QUERY
-        batchId = 8  # noqa: N815 - Spark's name
-        sources = (
-            Source('{"t": {"0": 7}, "#commits": {"socket": "s"}}', '{"t": {"0": 6}}'),
-            Source('{"t": {"0": 7}}', '{"t": {"0": 6}}'),
-            Source("17", "16"),
-            Source("file:/x", "no json"),
-            Source(None, None),
-        )
-
-    class Event:
-        progress = Progress()
-
-    event: Any = Event()
+    here = {"latestOffset": {"t": {"0": 7}, "#commits": {"socket": "s"}}, "endOffset": {"t": {"0": 6}}}
+    others = [
+        {"latestOffset": {"t": {"0": 7}}, "endOffset": {"t": {"0": 6}}},
+        {"latestOffset": 17, "endOffset": 16},
+        {"latestOffset": "file:/x", "endOffset": "no json"},
+        {"latestOffset": None, "endOffset": None},
+        {},
+    ]
+    text = json.dumps({"id": QUERY, "batchId": 8, "sources": [here, *others]})
+    event: Any = SimpleNamespace(progress=SimpleNamespace(json=text))
     FinishedBatches().onQueryProgress(event)
     assert told == [({"socket": "s"}, Finished({"t": {"0": 6}}, QUERY, 8))]
