@@ -16,10 +16,16 @@ from typing import Final
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from tools.pipeline_speed.passes import cpu_s
+
 RATE_PER_S: Final = 2000
 _TICK_S: Final = 0.01
 FORMATS: Final = ("kafka", "highwater")
+PHASES: Final = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffsets")
+"""Those of Spark's durationMs that take longest."""
 _START_S_MAX: Final = 120
+_FIRST_BATCHES: Final = 3
+"""They start Python's workers, and have the records of that time."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,17 @@ class Streams:
     starts_s: list[float] = field(default_factory=list)
     durations_ms: list[int] = field(default_factory=list)
     """Of the micro-batches that had records."""
+    phases_ms: dict[str, list[int]] = field(default_factory=lambda: {name: [] for name in PHASES})
+    """The same, of each phase."""
+    cpu_ms: list[float] = field(default_factory=list)
+    """Of the JVM and its workers for a micro-batch, in each round."""
+
+    def add(self, other: Streams) -> None:
+        self.starts_s.extend(other.starts_s)
+        self.durations_ms.extend(other.durations_ms)
+        for name in PHASES:
+            self.phases_ms[name].extend(other.phases_ms[name])
+        self.cpu_ms.extend(other.cpu_ms)
 
 
 @contextmanager
@@ -64,15 +81,14 @@ def measure(
     with steady_load(address, topic):
         for number in range(rounds + 1):
             for name in chooser.sample(FORMATS, len(FORMATS)):
-                start_s, durations_ms = _run(spark, address, topic, name, seconds)
+                of_round = _run(spark, address, topic, name, seconds)
                 if number:
-                    found[name].starts_s.append(start_s)
-                    found[name].durations_ms.extend(durations_ms)
+                    found[name].add(of_round)
     return found
 
 
-def _run(spark: SparkSession, address: str, topic: str, name: str, seconds: int) -> tuple[float, list[int]]:
-    """How long the start took, and the durations of later micro-batches."""
+def _run(spark: SparkSession, address: str, topic: str, name: str, seconds: int) -> Streams:
+    """One round."""
     with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
         frame = (
             spark.readStream.format(name)
@@ -86,14 +102,20 @@ def _run(spark: SparkSession, address: str, topic: str, name: str, seconds: int)
         begun_s = time.time()
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         try:
-            while not query.recentProgress:
+            while len(query.recentProgress) < _FIRST_BATCHES:
                 assert time.time() < begun_s + _START_S_MAX, "no micro-batch ended"
                 assert not query.awaitTermination(1), "the query ended"
+            before, before_cpu_s = len(query.recentProgress), cpu_s()
             assert not query.awaitTermination(seconds), "the query ended"
-            progress = query.recentProgress
+            progress, used_s = query.recentProgress, cpu_s() - before_cpu_s
         finally:
             query.stop()
     first = progress[0]
     first_ended_s = datetime.fromisoformat(first.timestamp).timestamp() + first.durationMs["triggerExecution"] / 1000
-    # The first batches start Python's workers, and have the records of that time.
-    return first_ended_s - begun_s, [each.durationMs["triggerExecution"] for each in progress if each.numInputRows][3:]
+    later = [each.durationMs for each in progress[before:] if each.numInputRows]
+    return Streams(
+        starts_s=[first_ended_s - begun_s],
+        durations_ms=[each["triggerExecution"] for each in later],
+        phases_ms={name: [each.get(name, 0) for each in later] for name in PHASES},
+        cpu_ms=[used_s * 1000 / (len(progress) - before)],
+    )

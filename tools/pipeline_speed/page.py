@@ -117,16 +117,19 @@ def micro_batch_table(streams: Mapping[str, micro_batches.Streams], seconds: int
 ## Micro-batches
 
 {micro_batches.RATE_PER_S} records of 100 B per second into the sink `noop`, local[2], default trigger, the checkpoint
-on the same disk, {seconds} s in each round from the end of the first batch on, without the next two. The start is from
-the query's start() to the end of its first batch, with the processes that it needs.
+on the same disk, {seconds} s in each round after the first batches. CPU is that of the JVM and its workers for a
+micro-batch; phases are medians of Spark's own. The start is from the query's start() to the end of its first batch,
+with the processes that it needs.
 
-| format | p50 | p95 | micro-batches | start |
-|---|---|---|---|---|
+| format | p50 | p95 | micro-batches | CPU | {" | ".join(micro_batches.PHASES)} | start |
+|---|---|---|---|---|{"---|" * len(micro_batches.PHASES)}---|
 """.splitlines()
     for name, each in streams.items():
         found, start = each.durations_ms, duration_ns_text(median(each.starts_s) * _NS_PER_S)
         p50, p95 = (duration_ns_text(_percentile(found, share) * _NS_PER_MS) for share in (0.5, 0.95))
-        lines.append(f"| {name} | {p50} | {p95} | {len(found)} | {start} |")
+        phases = " | ".join(duration_ns_text(median(each.phases_ms[phase]) * _NS_PER_MS) for phase in each.phases_ms)
+        cpu = duration_ns_text(median(each.cpu_ms) * _NS_PER_MS)
+        lines.append(f"| {name} | {p50} | {p95} | {len(found)} | {cpu} | {phases} | {start} |")
     kafka, ours = (_percentile(streams[name].durations_ms, 0.5) for name in micro_batches.FORMATS)
     answer = f"A micro-batch takes {ours} ms at the median, {ours - kafka:+d} ms beside Spark's Kafka connector."
     return Section([answer], lines)
