@@ -48,6 +48,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first: JsonOffsets | None = None
         self._target: Offsets | None = None
         self._seen: Offsets | None = None
+        self._planned: JsonOffsets | None = None
+        """The end that Spark has, and whose tasks it asks for next."""
         self._commits: GroupCommits | None = None
         self._cut = TimeCut()
         self._delay = Delay(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
@@ -118,6 +120,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commit(start)
         end = self._end(Offsets.from_json_object(start), limit)
         if end is not None and end != start:
+            self._planned = end
             return end
         if self._target is not None and self._commits is not None:
             # A run of AvailableNow ends here, and its process with it.
@@ -211,7 +214,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before, after = Offsets.from_json_object(start), Offsets.from_json_object(end)
         if (what := what_is_gone(before, after)) is not None:
             self._lost(what)
-        left = self._still_there(after)
+        left = after if end == self._planned else self._still_there(after)
         ranges = ranges_between(before, left, self._starts(before, left))
         if (limit_bytes := self._options.max_bytes_per_partition) is not None:
             ranges = split_by_bytes(ranges, limit_bytes, sizes_of(self._client, ranges))
@@ -220,7 +223,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(each) for each in tasks]
 
     def _still_there(self, planned: Offsets) -> Offsets:
-        """A topic can be deleted between the plan of a batch and its run, above all if it runs after a restart."""
+        """A topic can be deleted between the plan of a batch and its run after a restart."""
         there = self._positions.partitions(must_exist=False)
         if (what := what_is_gone(planned, there)) is not None:
             self._lost(what)

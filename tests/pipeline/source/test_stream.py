@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import Progress
 from highwater.pipeline.progress.marker import to_marker
 from highwater.pipeline.source.options import read_options
+from highwater.pipeline.source.positions import Positions
+from highwater.pipeline.source.reading import _keep_what_is_imported
 from highwater.pipeline.source.stream import JsonOffsets, StreamReader
 from tests.pipeline.source.topics import Topics, copied
 from tests.waiting import wait_until
@@ -94,6 +97,16 @@ def test_batches_follow_each_other_without_a_gap(topics: Topics, query: Any) -> 
     assert stream.batch() == offsets(range(0), range(5))
     assert json.loads(stream.offset_log[-1])["follow"] == {"0": 10, "1": 5}
     assert stream.reader.reportLatestOffset() == json.loads(stream.offset_log[-1])
+
+
+def test_a_worker_that_has_read_does_not_collect_what_it_has_imported(topics: Topics, query: Any) -> None:
+    topics.create("frozen")
+    topics.produce("frozen", 10)
+    gc.unfreeze()
+    _keep_what_is_imported.cache_clear()
+    assert query("frozen", startingOffsets="earliest").batch()
+    assert gc.get_freeze_count() > 10_000
+    gc.unfreeze()
 
 
 def test_a_batch_that_runs_again_after_a_restart_has_the_same_records(topics: Topics, query: Any) -> None:
@@ -236,6 +249,30 @@ def test_a_planned_batch_of_a_deleted_topic_is_a_loss(topics: Topics, query: Any
         strict.run()
     assert tolerant.run() == []
     assert tolerant.batch() == offsets(range(20))
+
+
+def test_what_there_is_is_asked_once_for_a_batch_and_again_after_a_restart(
+    topics: Topics, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.create("asked")
+    topics.produce("asked", 10)
+    asked: list[bool] = []
+    partitions = Positions.partitions
+
+    def counted(self: Positions, *, must_exist: bool) -> Offsets:
+        asked.append(must_exist)
+        return partitions(self, must_exist=must_exist)
+
+    monkeypatch.setattr(Positions, "partitions", counted)
+    stream = query("asked", startingOffsets="earliest")
+    stream.plan()
+    planned = len(asked)
+    assert stream.run() == offsets(range(10))
+    assert len(asked) == planned
+    stream.restart()
+    asked.clear()
+    assert stream.run() == offsets(range(10))
+    assert asked == [True, False]  # where the stream begins, and what is still there
 
 
 def test_records_that_retention_removed_between_batches_are_a_loss(topics: Topics, query: Any) -> None:
