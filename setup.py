@@ -25,7 +25,8 @@ def compiled() -> list[Extension]:
         from mypyc.build import mypycify
     except ImportError:
         sys.exit("setup.py: HIGHWATER_COMPILED=1 needs mypy beside the dependencies: make setup installs both")
-    names = runpy.run_path(str(HERE / "common/compiled.py"))["MODULES"]
+    listed = runpy.run_path(str(HERE / "common/compiled.py"))
+    names = listed["MODULES"]
     # Not pyproject.toml's settings: those name a plug-in, and a cache that belongs to another set of options.
     options = ["--config-file=", "--strict", "--ignore-missing-imports", f"--cache-dir={BUILT}/types"]
     paths = [f"{name.replace('.', '/')}.py" for name in names]
@@ -34,7 +35,9 @@ def compiled() -> list[Extension]:
     for each in found:
         # What another compiler than mypyc's authors have warns of is no reason to run Python.
         each.extra_compile_args = [option for option in each.extra_compile_args if option != "-Werror"]
-    return found
+    # As setuptools wants it, the source's name is relative.
+    native = (Extension(name, [f"{name.replace('.', '/')}.c"]) for name in listed["NATIVE"])
+    return [*found, *native]
 
 
 asked = os.environ.get("HIGHWATER_COMPILED", "")

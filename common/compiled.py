@@ -26,6 +26,7 @@ MODULES: Final = (
     "highwater.broker.handlers.produce",
     "highwater.broker.handlers.produce_run",
     "highwater.broker.handlers.shared.reply",
+    "highwater.broker.log.batch_walk",
     "highwater.broker.log.leader_epochs",
     "highwater.broker.log.offset_index",
     "highwater.broker.log.open_segments",
@@ -56,6 +57,8 @@ MODULES: Final = (
     "highwater.kafka.records.record",
     "highwater.kafka.records.record_times",
 )
+NATIVE: Final = ("highwater.broker.log.native_walk",)
+"""Modules of C by hand, which are compiled with the others; each has a twin in Python that its importer takes else."""
 SETTING: Final = "COMPILED"
 """The environment variable: 0 for Python alone, 1 for machine code or nothing, by default what there is."""
 SUFFIX: Final = EXTENSION_SUFFIXES[0]
@@ -170,17 +173,17 @@ def looks(root: Path) -> str:
 
 def _sources(root: Path) -> list[tuple[str, os.stat_result]]:
     """Names in the checkout, sorted."""
-    rooms = (found for room in _ROOMS for found in _python_files(f"{root}/{room}", room))
+    rooms = (found for room in _ROOMS for found in _source_files(f"{root}/{room}", room))
     return sorted([*((name, (root / name).stat()) for name in _RECIPE), *rooms])
 
 
-def _python_files(folder: str, name: str) -> Iterator[tuple[str, os.stat_result]]:
+def _source_files(folder: str, name: str) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.endswith(".py"):
+            if entry.name.endswith((".py", ".c")):
                 yield f"{name}/{entry.name}", entry.stat()
             elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
-                yield from _python_files(entry.path, f"{name}/{entry.name}")
+                yield from _source_files(entry.path, f"{name}/{entry.name}")
 
 
 def _refuse(why: str) -> None:
@@ -194,13 +197,15 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None, /
     ) -> ModuleSpec | None:
-        if name not in MODULES:
+        if name not in MODULES and name not in NATIVE:
             return None
         place, _ = machine_code()
         if place is not None:
             return spec_from_file_location(name, f"{place.joinpath(*name.split('.'))}{SUFFIX}")
         found = PathFinder.find_spec(name, path)
         if asked() == "0" and found is not None and found.origin is not None and found.origin.endswith(SUFFIX):
+            if name in NATIVE:
+                raise ModuleNotFoundError(f"{SETTING}=0", name=name)
             # A compiled wheel has the source beside it.
             return spec_from_file_location(name, f"{found.origin.removesuffix(SUFFIX)}.py")
         return found

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import LogDirectoryError, LogDirectoryFailed, SegmentsGone
-from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log.log_directory import ConfigOf, Loading, LogDirectory, Progress
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.slices import Steps, run
 from highwater.common.topic_partition import TopicPartition, partition_name
@@ -54,11 +55,23 @@ class LogDirectories:
         for directory in self.all:
             directory.defaults = defaults
 
-    def load(self, config_of: Callable[[str], LogConfig], progress: Callable[[int, int], None]) -> None:
-        """Load every partition of every directory. If one directory fails that must be there, all are closed again."""
+    def load(self, config_of: ConfigOf, progress: Progress, threads: int = 1) -> None:
+        """Load every partition of every directory. If one directory fails that must be there, all are closed again.
+
+        Several `threads` recover logs that take long, of all directories side by side.
+        """
+        aside = ThreadPoolExecutor(threads, thread_name_prefix="recovery") if threads > 1 else None
+        loading = {directory: directory.loading(config_of, progress, aside) for directory in self.all}
         try:
-            for directory in self.all:
-                self._load(directory, config_of, progress)
+            try:
+                for _ in range(2):
+                    for directory, load in loading.items():
+                        self._go_on(directory, load)
+            finally:
+                for load in loading.values():
+                    load.close()
+                if aside is not None:
+                    aside.shutdown()
             if len(self.all) > 1:
                 self._finish_moves()
         except LogDirectoryError:
@@ -68,11 +81,9 @@ class LogDirectories:
             self.close(clean=False)
             raise LogDirectoryError(f"{error.filename} cannot be used: {error.strerror}") from error
 
-    def _load(
-        self, directory: LogDirectory, config_of: Callable[[str], LogConfig], progress: Callable[[int, int], None]
-    ) -> None:
+    def _go_on(self, directory: LogDirectory, load: Loading) -> None:
         try:
-            directory.load(config_of, progress)
+            next(load, None)
         except LogDirectoryFailed as error:
             if not self._may_lack_some or len(self.all) == 1:
                 raise

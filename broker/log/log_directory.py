@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from highwater.broker.clock import Clock
 from highwater.broker.log import partition_folder
@@ -43,7 +45,7 @@ from highwater.broker.log.errors import LogDirectoryError, LogDirectoryFailed, S
 from highwater.broker.log.files import FileOperations, write_durably
 from highwater.broker.log.open_segments import DEFAULT_MAX_OPEN_SEGMENTS, OpenSegments
 from highwater.broker.log.partition_log import PartitionLog
-from highwater.broker.log.recovery import LogLoader, make_log
+from highwater.broker.log.recovery import LogLoader, LogState, make_log
 from highwater.broker.slices import Steps, run
 from highwater.common.topic_partition import TopicPartition, parse_partition_name, partition_name
 
@@ -57,6 +59,18 @@ MOVED: Final = ".moved"
 _FOREIGN_BUT_HARMLESS: Final = ("lost+found",)
 _LOG_DIRS: Final = "log.dirs"
 """The key of meta.properties that names all directories of a broker with several. Kafka ignores this key."""
+
+
+ConfigOf: TypeAlias = Callable[[str], LogConfig]
+Progress: TypeAlias = Callable[[int, int], None]
+Loading: TypeAlias = Generator[None, None, None]
+
+
+class _Found(NamedTuple):
+    """A partition that is to be loaded."""
+
+    key: TopicPartition
+    topic_id: uuid.UUID | None
 
 
 class Checkpoint(NamedTuple):
@@ -176,18 +190,21 @@ class LogDirectory:
 
     # Loading
 
-    def load(
-        self,
-        config_of: Callable[[str], LogConfig] | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> None:
+    def load(self, config_of: ConfigOf | None = None, progress: Progress | None = None) -> None:
         """Load every partition; after an unclean stop this reads and checks what was not flushed.
 
         `config_of` returns the configuration of a topic; `progress` gets (partitions loaded, partitions in all). If
         this fails, the directory is closed again.
         """
+        for _ in self.loading(config_of, progress):
+            continue
+
+    def loading(
+        self, config_of: ConfigOf | None = None, progress: Progress | None = None, aside: Executor | None = None
+    ) -> Loading:
+        """The same. Rests once, when all is loaded but the logs that take long, which `aside` recovers meanwhile."""
         try:
-            self._load(config_of, progress)
+            yield from self._load(config_of, progress, aside)
         except LogDirectoryError:
             self.close(clean=False)
             raise
@@ -197,7 +214,7 @@ class LogDirectory:
                 f"{error.filename or self.path} cannot be used: {error.strerror}; mend that and start again"
             ) from error
 
-    def _load(self, config_of: Callable[[str], LogConfig] | None, progress: Callable[[int, int], None] | None) -> None:
+    def _load(self, config_of: ConfigOf | None, progress: Progress | None, aside: Executor | None) -> Loading:
         keys = self._find_partitions()
         recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
@@ -211,27 +228,63 @@ class LogDirectory:
         if is_clean:
             self._files.remove(self.path / CLEAN_SHUTDOWN)
             self._files.sync_directory(self.path)
-        for done, (topic, partition) in enumerate(keys):
-            if progress is not None:
-                progress(done, len(keys))
-            directory = self.path / partition_name(topic, partition)
-            recovery_point = recovery_points.get((topic, partition), 0)
-            try:
-                self.logs[topic, partition] = self._open_log(
-                    topic,
-                    partition,
-                    directory,
-                    config_of(topic) if config_of is not None else self.defaults,
-                    topic_id=self._read_topic_id(directory, was_flushed=recovery_point > 0),
+        done = 0
+        later: deque[tuple[LogLoader, _Found, Future[LogState]]] = deque()
+        try:
+            for key in keys:
+                if progress is not None:
+                    progress(done, len(keys))
+                directory = self.path / partition_name(*key)
+                recovery_point = recovery_points.get(key, 0)
+                loader = LogLoader(
+                    files=self._files,
+                    directory=directory,
+                    config=config_of(key[0]) if config_of is not None else self.defaults,
+                    open_segments=self._open_segments,
+                    now_ms=self._clock.now_ms(),
                     is_clean=is_clean,
                     recovery_point=recovery_point,
-                    log_start_offset=log_start_offsets.get((topic, partition), 0),
-                    clean_offset=self.clean_offsets.get((topic, partition), 0),
+                    log_start_offset=log_start_offsets.get(key, 0),
+                    clean_offset=self.clean_offsets.get(key, 0),
                 )
-            except SegmentsGone:
-                self.gone[topic, partition] = recovery_point
+                found = _Found(key, self._read_topic_id(directory, was_flushed=recovery_point > 0))
+                entries = self._files.list(directory)
+                if aside is not None and loader.takes_long(entries):
+                    # Segments of its own, as a thread must not close what another one reads.
+                    loader.open_segments = OpenSegments()
+                    later.append((loader, found, aside.submit(loader.load, entries)))
+                    continue
+                self._take_up(loader, found, partial(loader.load, entries))
+                done += 1
+            yield
+            while later:
+                if progress is not None:
+                    progress(done, len(keys))
+                loader, found, future = later.popleft()
+                self._take_up(loader, found, future.result)
+                done += 1
+        finally:
+            for _, _, future in later:
+                if not future.cancel() and future.exception() is None:
+                    for segment in future.result().segments:
+                        segment.release()
         if progress is not None:
             progress(len(keys), len(keys))
+
+    def _take_up(self, loader: LogLoader, found: _Found, load: Callable[[], LogState]) -> None:
+        (topic, partition), directory = found.key, loader.directory
+        try:
+            state = load()
+        except SegmentsGone:
+            self.gone[found.key] = loader.recovery_point
+            return
+        if loader.open_segments is not self._open_segments:
+            for segment in state.segments:
+                segment.go_on_in(directory, self._open_segments)
+        state.producer_states.expire(self._clock.now_ms(), self._producer_expiration_ms)
+        self.logs[found.key] = PartitionLog(
+            self._files, directory, topic, partition, found.topic_id, loader.config, self._open_segments, state
+        )
 
     # Partitions
 
@@ -534,33 +587,6 @@ class LogDirectory:
             raise LogDirectoryError(
                 f"{path}: {error}; restore the file, or remove it if the topic id is lost"
             ) from error
-
-    def _open_log(
-        self,
-        topic: str,
-        partition: int,
-        directory: Path,
-        config: LogConfig,
-        *,
-        topic_id: uuid.UUID | None,
-        is_clean: bool,
-        recovery_point: int,
-        log_start_offset: int,
-        clean_offset: int = 0,
-    ) -> PartitionLog:
-        state = LogLoader(
-            files=self._files,
-            directory=directory,
-            config=config,
-            open_segments=self._open_segments,
-            now_ms=self._clock.now_ms(),
-            is_clean=is_clean,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            clean_offset=clean_offset,
-        ).load()
-        state.producer_states.expire(self._clock.now_ms(), self._producer_expiration_ms)
-        return PartitionLog(self._files, directory, topic, partition, topic_id, config, self._open_segments, state)
 
     def _unlock(self) -> None:
         if self._lock is not None:

@@ -68,6 +68,7 @@ _UNFINISHED_SUFFIXES: Final = (*_LEFTOVER_SUFFIXES, SWAP_SUFFIX)
 _REBUILT_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 _OFFSET_DIGITS: Final = 20
 _FORMAT_PROBE_BYTES: Final = 1 << 20
+_LONG_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -96,7 +97,7 @@ def make_log(
 
 @dataclass(slots=True)
 class LogLoader:
-    """Loads the folder of one partition; `load` is its one public method."""
+    """Loads the folder of one partition; may run in any thread."""
 
     files: FileOperations
     directory: Path
@@ -109,9 +110,18 @@ class LogLoader:
     clean_offset: int = 0
     """The offset up to which the log is compacted, maybe under earlier settings."""
 
-    def load(self) -> LogState:
-        """Load the log. With all files closed again, raises LogDirectoryError for what it cannot use, and OSError."""
-        entries = self.files.list(self.directory)
+    def takes_long(self, entries: Sequence[Entry]) -> bool:
+        """Whether a recovery of the folder with these entries may read so much that a thread of its own pays."""
+        return (
+            not self.is_clean
+            and sum(entry.size_bytes for entry in entries if entry.name.endswith(LOG_SUFFIX)) >= _LONG_BYTES
+        )
+
+    def load(self, entries: Sequence[Entry]) -> LogState:
+        """Load the log of the folder with these entries.
+
+        With all files closed again, raises LogDirectoryError for what it cannot use, and OSError.
+        """
         if any(entry.name.endswith(_UNFINISHED_SUFFIXES) for entry in entries):
             self._remove_leftovers(entries)
             self._finish_swaps()
@@ -207,7 +217,7 @@ class LogLoader:
             *(self.directory, first_offset, end_offset - 1),
         )
 
-    def _remove_leftovers(self, entries: list[Entry]) -> None:
+    def _remove_leftovers(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             if entry.name.endswith(_LEFTOVER_SUFFIXES):
                 self.files.remove(self.directory / entry.name)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import random
+import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from highwater.broker.log import offset_index, time_index
+from highwater.broker.log.batch_walk import BAD_CRC, OBSERVE, OUT_OF_ORDER, WHOLE
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import CorruptIndex, NotCached
 from highwater.broker.log.files import FileOperations, FilePiece, is_piece_cached, write_file
@@ -22,6 +24,7 @@ from highwater.broker.log.leader_epochs import NO_EPOCH
 from highwater.broker.log.looking import Look
 from highwater.broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from highwater.broker.log.open_segments import OpenSegments
+from highwater.broker.log.producer_state import BATCHES_KEPT
 from highwater.broker.log.segment_file import HEADER_WINDOW_BYTES, SegmentFile
 from highwater.broker.log.segment_indexes import SegmentIndexes
 from highwater.broker.log.segment_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, SegmentNames
@@ -29,21 +32,14 @@ from highwater.broker.log.time_index import TimeIndex
 from highwater.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from highwater.kafka.protocol.produce_run import ProduceRun
 from highwater.kafka.records.batch import (
-    CRC_COVERS_FROM,
     CREDIBLE_MS,
     HEADER_SIZE,
-    LENGTH_OVERHEAD,
-    MAGIC,
-    MINIMUM_LENGTH,
-    NO_PRODUCER_ID,
     NO_TIMESTAMP,
-    RECOVERY_FIELDS,
     BatchHeader,
     CorruptBatch,
     ReadableBuffer,
     read_header,
 )
-from highwater.kafka.records.checksum import crc32c
 from highwater.kafka.records.compress import DEFAULT_LIMIT_BYTES
 from highwater.kafka.records.record import let_go, unfolded_records
 from highwater.kafka.records.record_times import HeaderBudget, first_record_from
@@ -55,7 +51,9 @@ _TAIL_BYTES: Final = 64 * 1024
 
 _logger = logging.getLogger(__name__)
 
+_PRODUCER: Final = struct.Struct("=2q")
 _Result = TypeVar("_Result")
+Observe: TypeAlias = Callable[[BatchHeader, memoryview, int], None]
 
 
 class Recovered(NamedTuple):
@@ -451,12 +449,12 @@ class Segment(SegmentFile):
             next_offset = header.next_offset
         return next_offset
 
-    def recover(self, end_offset: int, observe: Callable[[BatchHeader, memoryview, int], None]) -> Recovered:
+    def recover(self, end_offset: int, observe: Observe) -> Recovered:
         """Check every batch, remove all from the first bad one on, and rebuild the indexes.
 
-        `end_offset` is where the log ends before the segment. `observe` is called with each good batch that has a
-        producer, or a later leader epoch than those before it in the segment, and with the offset where the log ends
-        before the batch.
+        `end_offset` is where the log ends before the segment. `observe` is called with each good batch that is of a
+        transaction, or has a later leader epoch than those before it in the segment, and with the offset where the log
+        ends before the batch; and with the last batches of other producers, which have their headers alone.
         """
         indexes = self.indexes
         indexes.begin()
@@ -465,37 +463,27 @@ class Segment(SegmentFile):
         damage: CorruptBatch | None = None
         latest_epoch = NO_EPOCH
         next_offset = self.base_offset
-        last_fit_offset = next_offset + MAX_RELATIVE_OFFSET
         start, at = 0, 0
         buffer = self._buffer(0)
+        last_batches: dict[int, deque[bytes]] = {}
         try:
             while start < self.size_bytes:
                 buffer, window = self._window(buffer, start)
-                window_size = len(window)
-                # Of a batch that is not whole here, or none, the next window says what is wrong with it.
-                while window_size - at >= HEADER_SIZE:
-                    base_offset, length, epoch, magic, crc, delta, max_ms, producer_id, record_count = (
-                        RECOVERY_FIELDS.unpack_from(window, at)
+                why = OBSERVE
+                while why == OBSERVE:
+                    at, why, next_offset, before, begun, producers = indexes.add_all(
+                        window, at, start, next_offset, latest_epoch
                     )
-                    end = at + length + LENGTH_OVERHEAD
-                    if end > window_size or length < MINIMUM_LENGTH or magic != MAGIC:
-                        break
-                    if crc32c(window[at + CRC_COVERS_FROM : end]) != crc:
-                        raise CorruptBatch(f"the CRC of the batch at {start + at} does not match")
-                    last_offset = base_offset + delta
-                    if base_offset < next_offset or delta < 0:
-                        raise CorruptBatch(
-                            f"the batch at {start + at} has offset {base_offset} after {next_offset - 1}"
-                        )
-                    if last_offset > last_fit_offset:
-                        raise CorruptBatch(f"offset {last_offset} is too far from the segment's {self.base_offset}")
-                    indexes.add(start + at, end - at, last_offset, max_ms if record_count else NO_TIMESTAMP)
-                    if producer_id != NO_PRODUCER_ID or epoch > latest_epoch:
-                        observe(read_header(window, at), window[at:end], end_offset)
-                        if epoch > latest_epoch:
-                            latest_epoch = epoch
-                    end_offset = next_offset = last_offset + 1
-                    at = end
+                    if producers:
+                        _note_producers(last_batches, window, producers)
+                    if why == OBSERVE:
+                        _observe_all(last_batches, observe)
+                        header = read_header(window, begun)
+                        observe(header, window[begun:at], before if start + begun else end_offset)
+                        latest_epoch = max(latest_epoch, header.leader_epoch)
+                if why != WHOLE:
+                    raise self._damage(why, start + at, read_header(window, at), next_offset)
+                # Of a batch that is not whole here, or none, the next window says what is wrong with it.
                 start += at
                 at = 0
         except CorruptBatch as error:
@@ -504,7 +492,15 @@ class Segment(SegmentFile):
             # If a power cut brought back what is removed here, it might fit after what is written meanwhile.
             self._files.sync(self._open())
             self.size_bytes = start + at
-        return Recovered(end_offset, damage)
+        _observe_all(last_batches, observe)
+        return Recovered(next_offset if self.size_bytes else end_offset, damage)
+
+    def _damage(self, why: int, position: int, header: BatchHeader, next_offset: int) -> CorruptBatch:
+        if why == BAD_CRC:
+            return CorruptBatch(f"the CRC of the batch at {position} does not match")
+        if why == OUT_OF_ORDER:
+            return CorruptBatch(f"the batch at {position} has offset {header.base_offset} after {next_offset - 1}")
+        return CorruptBatch(f"offset {header.last_offset} is too far from the segment's {self.base_offset}")
 
     # Files
 
@@ -684,3 +680,20 @@ class Segment(SegmentFile):
         indexes.finish_anew()
         # The segment may be below the recovery point, where a recovery trusts the files.
         indexes.sync()
+
+
+def _note_producers(last_batches: dict[int, deque[bytes]], window: memoryview, producers: bytes) -> None:
+    """Keep the headers of the last batches of each producer: what a producer wrote before them is forgotten anyway."""
+    for producer_id, at in _PRODUCER.iter_unpack(producers):
+        kept = last_batches.get(producer_id)
+        if kept is None:
+            kept = last_batches[producer_id] = deque(maxlen=BATCHES_KEPT)
+        kept.append(bytes(window[at : at + HEADER_SIZE]))
+
+
+def _observe_all(last_batches: dict[int, deque[bytes]], observe: Observe) -> None:
+    for kept in last_batches.values():
+        for found in kept:
+            header = read_header(found)
+            observe(header, memoryview(found), header.base_offset)
+    last_batches.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from highwater.broker.alone.store import FILE_NAME as EMBEDDED_METADATA
 from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.clock import SystemClock
 from highwater.broker.dynamic_settings.following import take_up_broker_settings, usable_topic_settings
+from highwater.broker.log.batch_walk import is_walk_native
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import LogDirectoryError, LogDirectoryFailed
 from highwater.broker.log.files import FileOperations
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+MOST_RECOVERY_THREADS: Final = 4
 RECOVERY_IS_SLOW_MS: Final = 2000
 RECOVERY_MAY_PAUSE_S: Final = 1800
 """How long one partition may take before a service manager takes the start for stuck."""
@@ -60,7 +63,7 @@ def open_alone(opened: Opened, config: BrokerConfig, files: FileOperations, path
     take_up_broker_settings(config, opened.broker_id, store)
     log_configs = log_configs_of(config, store.topics())
     defaults = log_config_of(TopicConfig(config, {}))
-    opened.log_directories.load(lambda topic: log_configs.get(topic, defaults), _RecoveryProgress())
+    opened.log_directories.load(lambda topic: log_configs.get(topic, defaults), _RecoveryProgress(), _threads())
     store.begin_epoch(opened.log_directories.latest_leader_epoch, SystemClock().now_ms())
     opened.assemble = lambda runtime, storage: LoneNode(runtime, store, storage).node
 
@@ -79,8 +82,13 @@ async def open_in_cluster(
     def log_config_of_topic(topic: str) -> LogConfig:
         return log_config_of(TopicConfig(config, usable_topic_settings(topic, store.topic_config(topic))))
 
-    opened.log_directories.load(log_config_of_topic, _RecoveryProgress())
+    opened.log_directories.load(log_config_of_topic, _RecoveryProgress(), _threads())
     opened.assemble = lambda runtime, storage: membership.assemble(runtime, store, storage)
+
+
+def _threads() -> int:
+    """How many recover large logs. As Python several take no less time than one: each needs the interpreter's lock."""
+    return min(len(os.sched_getaffinity(0)), MOST_RECOVERY_THREADS) if is_walk_native() else 1
 
 
 def _refuse_lone_directories(log_directories: LogDirectories) -> None:

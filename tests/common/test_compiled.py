@@ -223,6 +223,26 @@ def test_hot_modules_are_found_where_it_was_decided(tmp_path: Path, monkeypatch:
     assert spec.origin == str(tmp_path / f"highwater/broker/counters{SUFFIX}")
 
 
+def test_c_by_hand_is_found_like_the_others_and_runs_only_where_they_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (name,) = compiled.NATIVE
+    assert (ROOT / f"{name.replace('.', '/')}.c").is_file()
+    monkeypatch.setattr(compiled, "machine_code", lambda: (tmp_path, ""))
+    spec = compiled._FINDER.find_spec(name, None)
+    assert spec is not None
+    assert spec.origin == f"{tmp_path / name.replace('.', '/')}{SUFFIX}"
+    (tmp_path / f"native_walk{SUFFIX}").touch()
+    monkeypatch.setattr(compiled, "machine_code", lambda: (None, ""))
+    monkeypatch.setenv("COMPILED", "")
+    spec = compiled._FINDER.find_spec(name, [str(tmp_path)])
+    assert spec is not None
+    assert spec.origin == str(tmp_path / f"native_walk{SUFFIX}")
+    monkeypatch.setenv("COMPILED", "0")
+    with pytest.raises(ModuleNotFoundError, match="COMPILED=0"):
+        compiled._FINDER.find_spec(name, [str(tmp_path)])
+
+
 @pytest.mark.parametrize(("asked", "ending"), [("0", ".py"), ("", SUFFIX)])
 def test_a_compiled_wheel_runs_as_python_where_that_is_asked(
     asked: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

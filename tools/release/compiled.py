@@ -87,8 +87,9 @@ def compiled_wheels(build: Build) -> list[Path]:
 
 
 def _write_c(build: Build, version: str, program: str) -> _Written:
-    modules = runpy.run_path(str(build.source / "common/compiled.py"))["MODULES"]
-    paths = [f"{name.replace('.', '/')}.py" for name in modules]
+    listed = runpy.run_path(str(build.source / "common/compiled.py"))
+    paths = [f"{name.replace('.', '/')}.py" for name in listed["MODULES"]]
+    native = [Extension(name, (f"{name.replace('.', '/')}.c",)) for name in listed["NATIVE"]]
     mypyc = _mypyc(version, program)
     # Relative, as its path is in the C.
     folder = f"build/release-{version}"
@@ -96,7 +97,7 @@ def _write_c(build: Build, version: str, program: str) -> _Written:
     found = [line.split() for line in lines if line.startswith(("runtime ", "extension "))]
     extensions = [Extension(name, tuple(sources)) for kind, name, *sources in found if kind == "extension"]
     (runtime,) = (path for kind, path, *_ in found if kind == "runtime")
-    return _Written(version, extensions, (Path(runtime), Path(folder, "c")))
+    return _Written(version, extensions + native, (Path(runtime), Path(folder, "c")))
 
 
 def _mypyc(version: str, program: str) -> Path:

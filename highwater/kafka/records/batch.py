@@ -52,9 +52,6 @@ this at most.
 """
 MAX_SEQUENCE: Final = 2**31 - 1
 
-RECOVERY_FIELDS: Final = struct.Struct(">qiibI2xi8xqq6xi")
-"""What a recovery needs of each header: base offset, length, leader epoch, magic, CRC, last offset delta, max
-timestamp, producer id, record count."""
 # `length` counts the bytes after it, so a whole batch is 12 bytes longer.
 LENGTH_OVERHEAD: Final = 12
 MINIMUM_LENGTH: Final = HEADER_SIZE - LENGTH_OVERHEAD
