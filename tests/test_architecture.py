@@ -87,6 +87,7 @@ SANS_IO = (
     "bench/telemetry/notes.py",
     "bench/trials/verdict.py",
     "admin/reassignment_plan.py",
+    "admin/replication_throttle.py",
     "broker/alone",
     "kafka/acl.py",
     "kafka/client/errors.py",

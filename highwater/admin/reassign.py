@@ -28,6 +28,7 @@ from highwater.admin.client import (
     result_of,
 )
 from highwater.admin.reassignment_plan import Assignment, MalformedPlan, make_plan, parse_plan, render_plan
+from highwater.admin.replication_throttle import RATES, REPLICAS, throttled_replicas
 from highwater.admin.terminal import (
     CommandError,
     JsonOption,
@@ -42,9 +43,6 @@ from highwater.common.topic_partition import partition_name
 from highwater.kafka.requests.alter_partition_reassignments import alter_partition_reassignments
 from highwater.kafka.requests.list_partition_reassignments import Move, list_partition_reassignments
 
-_BROKER_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-_LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
-_FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 _LOOK_S: Final = 1.0
 
 
@@ -394,25 +392,12 @@ def _ids(brokers: Iterable[int]) -> str:
 
 
 def _throttle(cluster: Cluster, plan: Assignment, before: Assignment, rate: int) -> None:
-    leaders: dict[str, list[str]] = {}
-    followers: dict[str, list[str]] = {}
-    involved: set[int] = set()
-    for (topic, partition), replicas in sorted(plan.items()):
-        present = before[topic, partition]
-        leaders.setdefault(topic, []).extend(f"{partition}:{broker}" for broker in present)
-        followers.setdefault(topic, []).extend(f"{partition}:{broker}" for broker in replicas if broker not in present)
-        involved |= {*present, *replicas}
-    settings = {
-        (ResourceType.TOPIC, topic): {
-            _LEADER_REPLICAS: ",".join(leaders[topic]),
-            _FOLLOWER_REPLICAS: ",".join(followers[topic]),
-        }
-        for topic in leaders
-    }
+    of_topics, involved = throttled_replicas(plan, before, _moving(cluster))
+    topics = {(ResourceType.TOPIC, topic): settings for topic, settings in sorted(of_topics.items())}
     # A stopped broker moves nothing, and its settings cannot be changed now.
     there = involved & cluster.brokers_that_listen()
-    brokers = {(ResourceType.BROKER, str(broker)): dict.fromkeys(_BROKER_RATES, str(rate)) for broker in there}
-    _set(cluster, settings | brokers)
+    brokers = {(ResourceType.BROKER, str(broker)): dict.fromkeys(RATES, str(rate)) for broker in there}
+    _set(cluster, topics | brokers)
 
 
 def _throttled_topics(cluster: Cluster) -> set[str]:
@@ -422,21 +407,17 @@ def _throttled_topics(cluster: Cluster) -> set[str]:
         return set()
     futures = cluster.admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
     settings = {resource.name: result_of(f"topic {resource.name}", future) for resource, future in futures.items()}
-    return {
-        name
-        for name, values in settings.items()
-        if any(key in values and values[key].value for key in (_LEADER_REPLICAS, _FOLLOWER_REPLICAS))
-    }
+    return {name for name, values in settings.items() if any(key in values and values[key].value for key in REPLICAS)}
 
 
 def _take_throttle_back(cluster: Cluster, of_topics: Iterable[str]) -> None:
     topics = [topic for topic in of_topics if topic in cluster.metadata.topics]
     settings: dict[tuple[Any, str], dict[str, str | None]] = {
-        (ResourceType.TOPIC, topic): dict.fromkeys((_LEADER_REPLICAS, _FOLLOWER_REPLICAS)) for topic in topics
+        (ResourceType.TOPIC, topic): dict.fromkeys(REPLICAS) for topic in topics
     }
     # A stopped broker keeps its rate, which limits nothing without throttled replicas.
     for broker in cluster.brokers_that_listen():
-        settings[ResourceType.BROKER, str(broker)] = dict.fromkeys(_BROKER_RATES)
+        settings[ResourceType.BROKER, str(broker)] = dict.fromkeys(RATES)
     _set(cluster, settings)
 
 

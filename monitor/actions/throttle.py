@@ -1,4 +1,4 @@
-"""The throttle of moves (KIP-73): which replicas, by topic, and how many bytes a second, by broker."""
+"""Sets and removes the throttle of moves (KIP-73), or leaves the cluster as it was."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from highwater.admin.replication_throttle import RATES, REPLICAS, throttled_replicas
 from highwater.common.quantities import BYTE_RATE, SIZE, Quantity
 from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import count_text
-from highwater.kafka.requests.list_partition_reassignments import Move
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import ActionError, Outcome, PlannedChange
 from highwater.monitor.actions.requests import Resource, Settings, incremental_alter_configs
@@ -17,12 +17,8 @@ from highwater.monitor.kafka_source.configs import BROKER, TOPIC, describe_confi
 from highwater.monitor.kafka_source.parts import refusal
 from highwater.monitor.model import ConfigValue
 
-LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
-FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
-_REPLICAS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
-_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
-_OF_BROKER: Final = (*_RATES, _DIRECTORY_RATE)
+_OF_BROKER: Final = (*RATES, _DIRECTORY_RATE)
 _TOPICS_AT_ONCE: Final = 500
 _NO_ANSWER: Final = "no answer: "
 _NOT_SET: Final = "not set"
@@ -40,35 +36,6 @@ def rate_of(text: str) -> int | None:
     if amount is None or not 1 <= amount <= _MOST:
         raise ActionError(f"{text!r} is not {_THROTTLE.form}.")
     return int(amount)
-
-
-def throttled_replicas(
-    planned: Mapping[TopicPartition, Sequence[int]],
-    current: Mapping[TopicPartition, Sequence[int]],
-    moves: Mapping[TopicPartition, Move],
-) -> tuple[dict[str, Settings], set[int]]:
-    """Settings by topic, and the brokers that copy, as Kafka's tool has them: for planned and for running moves.
-
-    current: the replicas of the planned partitions.
-    """
-    pairs = {key: (set(move.origin), set(move.adding)) for key, move in moves.items()}
-    for key, replicas in planned.items():
-        origin = set(moves[key].origin if key in moves else current[key])
-        pairs[key] = origin, set(replicas) - origin
-    leaders: dict[str, list[str]] = {}
-    followers: dict[str, list[str]] = {}
-    for (topic, number), (origin, added) in pairs.items():
-        leaders.setdefault(topic, []).extend(f"{number}:{broker}" for broker in origin)
-        followers.setdefault(topic, []).extend(f"{number}:{broker}" for broker in added)
-    brokers = {broker for origin, added in pairs.values() for broker in origin | added}
-    made: dict[str, Settings] = {
-        topic: {
-            LEADER_REPLICAS: ",".join(sorted(leaders[topic])),
-            FOLLOWER_REPLICAS: ",".join(sorted(followers[topic])),
-        }
-        for topic in leaders
-    }
-    return made, brokers
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +62,7 @@ def to_set(
     # A broker that is away moves nothing, and takes no setting.
     there = sorted(brokers & set(cluster.alive))
     wanted: dict[Resource, Settings] = {(TOPIC, topic): settings for topic, settings in sorted(topics.items())}
-    wanted |= {(BROKER, str(broker)): dict.fromkeys(_RATES, str(rate)) for broker in there}
+    wanted |= {(BROKER, str(broker)): dict.fromkeys(RATES, str(rate)) for broker in there}
     before = _described(cluster, sorted(topics), there)
     made = ReplicationThrottle(
         wanted, {each: {name: before[each].get(name) for name in wanted[each]} for each in wanted}
@@ -142,7 +109,7 @@ def _described(cluster: ActionCluster, topics: Sequence[str], brokers: Sequence[
     found: dict[Resource, dict[str, str]] = {}
     anyone = _anyone(cluster)
     asked: list[tuple[int, list[Resource], Iterable[str]]] = [
-        (anyone, [(TOPIC, name) for name in topics[at : at + _TOPICS_AT_ONCE]], _REPLICAS)
+        (anyone, [(TOPIC, name) for name in topics[at : at + _TOPICS_AT_ONCE]], REPLICAS)
         for at in range(0, len(topics), _TOPICS_AT_ONCE)
     ]
     asked += [(broker, [(BROKER, str(broker))], _OF_BROKER) for broker in brokers]

@@ -125,14 +125,19 @@ def test_a_cluster_is_balanced_in_one_go_and_asked_again_it_has_nothing_to_do(cl
 
 
 def test_what_is_on_the_move_is_planned_by_where_it_will_be(cluster: RunningCluster, tmp_path: Path) -> None:
-    create(cluster, "slow", "1:2")
+    create(cluster, "slow", "1:2,1:2")
     # More than the first answer that a throttled follower gets.
-    produced = ask(cluster, "produce", "--topic", "slow", stdin="".join(f"{'x' * 50_000}\n" for _ in range(100)))
+    lines = "".join(f"{'x' * 50_000}\n" for _ in range(100))
+    produced = ask(cluster, "produce", "--topic", "slow", "--partition", "0", stdin=lines)
     assert produced.exit_code == 0, produced.errors
     plan = tmp_path / "plan.json"
     plan.write_text(render_plan({("slow", 0): [3, 2]}))
+    beside = tmp_path / "beside.json"
+    beside.write_text(render_plan({("slow", 1): [3, 2]}))
     assert ask(cluster, "reassign", "--execute", plan, "--throttle", "1").exit_code == 0
     try:
+        assert ask(cluster, "reassign", "--execute", beside, "--throttle", "1").exit_code == 0
+        assert '"0:3,1:3"' in ask(cluster, "configs", "--describe", "--topic", "slow", "--json").output
         assert "slow-0" in ask(cluster, "reassign", "--list").output
         generated = ask(cluster, "reassign", "--generate", "--topic", "slow", "--brokers", "1,2")
         assert generated.exit_code == 0, generated.errors
@@ -144,7 +149,7 @@ def test_what_is_on_the_move_is_planned_by_where_it_will_be(cluster: RunningClus
         wrong = ask(cluster, "reassign", "--list", "--preserve-throttles")
         assert (wrong.exit_code, "--preserve-throttles" in wrong.errors) == (2, True)
     finally:
-        assert ask(cluster, "reassign", "--cancel", plan).exit_code == 0
+        assert [ask(cluster, "reassign", "--cancel", each).exit_code for each in (beside, plan)] == [0, 0]
     wait_until(lambda: not is_throttled(cluster, "--broker", "1"), "no throttle")
 
 

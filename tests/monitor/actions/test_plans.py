@@ -77,22 +77,6 @@ def test_a_throttle_is_in_bytes_per_second() -> None:
             throttle.rate_of(text)
 
 
-def test_a_throttle_holds_for_who_sends_and_for_who_copies() -> None:
-    planned = {("a", 0): [2, 3], ("a", 1): [2, 1], ("b", 10): [3]}
-    current = {("a", 0): [1, 2], ("a", 1): [1, 2], ("b", 10): [1]}
-    topics, brokers = throttle.throttled_replicas(planned, current, {})
-    assert topics == {
-        "a": {throttle.LEADER_REPLICAS: "0:1,0:2,1:1,1:2", throttle.FOLLOWER_REPLICAS: "0:3"},
-        "b": {throttle.LEADER_REPLICAS: "10:1", throttle.FOLLOWER_REPLICAS: "10:3"},
-    }
-    assert brokers == {1, 2, 3}
-    # Of what moves already, the replicas before the move send; the settings of its topic are not overwritten.
-    moves = {("a", 0): Move((4, 1), adding=(4,), removing=(1,)), ("a", 2): Move((5, 1), adding=(5,), removing=(1,))}
-    topics, brokers = throttle.throttled_replicas({("a", 0): [2]}, {("a", 0): [4, 1]}, moves)
-    assert topics == {"a": {throttle.LEADER_REPLICAS: "0:1,2:1", throttle.FOLLOWER_REPLICAS: "0:2,2:5"}}
-    assert brokers == {1, 2, 5}
-
-
 def test_a_move_knows_where_it_comes_from_and_goes_to() -> None:
     move = Move((3, 1, 2), adding=(3,), removing=(1,))
     assert (move.origin, move.target) == ([1, 2], [3, 2])

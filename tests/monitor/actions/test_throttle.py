@@ -9,7 +9,7 @@ import pytest
 from highwater.kafka.requests.answered import Answered
 from highwater.kafka.requests.list_partition_reassignments import Move
 from highwater.kafka.requests.metadata import BrokerRow, ClusterRow, PartitionRow, TopicRow
-from highwater.monitor.actions import moves, reassignment, throttle
+from highwater.monitor.actions import moves, reassignment
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import ActionError
 from highwater.monitor.actions.requests import Resource
@@ -200,8 +200,3 @@ def test_what_is_cancelled_is_what_moves() -> None:
     made.controller = Answered(False, "", {("orders", 0): ""})
     assert not [each for each in moves.carry_out_cancel(cluster, plan) if each.error]
     assert not made.is_throttled
-
-
-def test_names_of_the_settings_are_kafkas() -> None:
-    assert throttle.LEADER_REPLICAS == "leader.replication.throttled.replicas"
-    assert throttle.FOLLOWER_REPLICAS == "follower.replication.throttled.replicas"
