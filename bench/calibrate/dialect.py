@@ -10,8 +10,12 @@ from __future__ import annotations
 import socket
 import struct
 from collections import Counter
-from collections.abc import Iterator
 from typing import ClassVar, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from highwater.kafka.protocol import cold, metadata
+from highwater.kafka.protocol.primitives import Decoder, MalformedRequestError
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -21,10 +25,6 @@ LENGTH: Final = struct.Struct(">i")
 HEADER: Final = struct.Struct(">hhi")
 BATCH_HEADER_BYTES: Final = 61
 _COUNT_AT: Final = 57
-
-
-class ProtocolError(Exception):
-    """A client sent a request that this broker does not support."""
 
 
 class ProduceHead(NamedTuple):
@@ -78,46 +78,41 @@ class Dialect:
         return b"".join((struct.pack(">ii", correlation, 1), topic, partition, start_offset, bytes(4)))
 
     def answer(self, api: int, version: int, correlation: int, body: bytes) -> bytes:
-        """The answer to any request except Produce; `body` begins with the client id. Raises ProtocolError."""
-        after_client_id = 2 + max(0, struct.unpack_from(">h", body)[0])
-        return LENGTH.pack(correlation) + self.answer_to(api, version, body[after_client_id:])
+        """The answer to any request except Produce; `body` begins with the client id. Raises MalformedRequestError."""
+        decoder = Decoder(memoryview(body))
+        decoder.nullable_string()
+        return LENGTH.pack(correlation) + self.answer_to(api, version, decoder)
 
-    def answer_to(self, api: int, version: int, body: bytes) -> bytes:
-        """The answer's body. Raises ProtocolError."""
-        if api == _API_VERSIONS:
-            return self._api_versions(version)
+    def answer_to(self, api: int, version: int, request: Decoder) -> bytes:
+        """The answer's body. Raises MalformedRequestError."""
+        if api == _API_VERSIONS and version <= 3:
+            spoken = [{"api_key": key, "min_version": first, "max_version": last} for key, first, last in self.spoken]
+            return cold.encode_response("api_versions", version, {"api_keys": spoken})
         if (api, version) == (_METADATA, 5):
-            return self._metadata(body)
+            return self._metadata(metadata.decode_request(request, version))
         if api == _INIT_PRODUCER_ID and version <= 1:
-            return struct.pack(">ihqh", 0, 0, 1, 0)
-        raise ProtocolError
+            return cold.encode_response("init_producer_id", version, {"producer_id": 1, "producer_epoch": 0})
+        raise MalformedRequestError(f"API {api} in version {version} is not spoken")
 
-    def _api_versions(self, version: int) -> bytes:
-        if version < 3:
-            throttle = bytes(4) if version else b""
-            rows = b"".join(struct.pack(">hhh", *row) for row in self.spoken)
-            return struct.pack(">hi", 0, len(self.spoken)) + rows + throttle
-        rows = b"".join(struct.pack(">hhhb", *row, 0) for row in self.spoken)
-        return struct.pack(">hB", 0, len(self.spoken) + 1) + rows + bytes(5)
-
-    def _metadata(self, body: bytes) -> bytes:
-        (count,) = LENGTH.unpack_from(body)
-        names = list(self._topics) if count < 0 else list(strings(body, count))
-        host, port = self.address
-        parts = [struct.pack(">iii", 0, 1, LEADER), string(host), struct.pack(">ihhi", port, -1, -1, LEADER)]
-        parts.append(LENGTH.pack(len(names)))
-        for name in names:
-            partitions = self._topics.get(name, 1)
-            parts += [struct.pack(">h", 0), string(name), struct.pack(">bi", 0, partitions)]
-            parts += [
-                struct.pack(">hiiiiiii", 0, partition, LEADER, 1, LEADER, 1, LEADER, 0)
-                for partition in range(partitions)
-            ]
-        return b"".join(parts)
+    def _metadata(self, request: metadata.MetadataRequest) -> bytes:
+        names = list(self._topics) if request.topics is None else [topic.name or "" for topic in request.topics]
+        broker = metadata.BrokerMetadata(LEADER, *self.address, None)
+        topics = [
+            metadata.TopicMetadata(
+                ErrorCode.none,
+                name,
+                partitions=[
+                    metadata.PartitionMetadata(ErrorCode.none, partition, LEADER, 0, [LEADER], [LEADER], [])
+                    for partition in range(self._topics.get(name, 1))
+                ],
+            )
+            for name in names
+        ]
+        return b"".join(metadata.encode_response(metadata.ClusterMetadata([broker], None, LEADER, topics), 5))
 
 
 def produce_head(request: bytes | bytearray, at: int) -> ProduceHead | None:
-    """Parse a request whose body begins at `at`; None while bytes are missing. Raises ProtocolError."""
+    """Parse a request whose body begins at `at`; None while bytes are missing. Raises MalformedRequestError."""
     try:
         for _ in range(2):  # client id, transactional id
             at += 2 + max(0, struct.unpack_from(">h", request, at)[0])
@@ -127,17 +122,5 @@ def produce_head(request: bytes | bytearray, at: int) -> ProduceHead | None:
     except struct.error:
         return None
     if (topics, partitions) != (1, 1):
-        raise ProtocolError
+        raise MalformedRequestError("more than one partition in a Produce request")
     return ProduceHead(acks, bytes(request[at + 12 : name_end]), partition, records_bytes, name_end + 12)
-
-
-def string(text: str) -> bytes:
-    return struct.pack(">h", len(text)) + text.encode()
-
-
-def strings(body: bytes, count: int) -> Iterator[str]:
-    at = LENGTH.size
-    for _ in range(count):
-        (size,) = struct.unpack_from(">h", body, at)
-        yield body[at + 2 : at + 2 + size].decode()
-        at += 2 + size

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import select
 import socket
-import struct
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,10 +20,10 @@ from highwater.bench.calibrate.dialect import (
     LENGTH,
     PRODUCE,
     Dialect,
-    ProtocolError,
     produce_head,
 )
 from highwater.common.child_process import Serving, serving
+from highwater.kafka.protocol.primitives import MalformedRequestError
 
 _HEAD_BYTES: Final = 4096
 _DISCARD_BYTES: Final = 1 << 22
@@ -82,7 +81,7 @@ class NullBroker(Dialect):
             peer.head += data
             while self._take_request(peer):
                 pass
-        except (OSError, ProtocolError, struct.error):
+        except (OSError, MalformedRequestError):
             return False
         return bool(data)
 

@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-import crc32c
-
 from highwater.bench.native.librdkafka import rdkafka_performance
 from highwater.bench.native.programs import program
 from highwater.common.errors import TrialError
+from highwater.kafka.records.record import Record, encode_batch
 
 # Longer than any load that a workload can ask for at the rate of a slow disk.
 _TIMEOUT_S: Final = 1800.0
 _POLL_S: Final = 0.02
 _FETCH_BYTES: Final = 1 << 20
+_TIMESTAMP_MS: Final = 1_700_000_000_000
 _PRODUCED: Final = re.compile(
     r"\b(?P<produced>\d+) messages produced \((?P<bytes>\d+) bytes\), (?P<delivered>\d+) delivered "
     r"\(offset -?\d+, (?P<failed>\d+) failed\) in (?P<ms>\d+)ms"
@@ -175,26 +175,7 @@ class PreparedRequests:
 
 def record_batch(records: int, record_bytes: int) -> bytes:
     """A record batch (v2, uncompressed) of equal records without keys, of a producer without an id."""
-    body = b"".join(_record(delta, bytes(record_bytes)) for delta in range(records))
-    timestamp_ms = 1_700_000_000_000
-    checked = struct.pack(">hiqqqhii", 0, records - 1, timestamp_ms, timestamp_ms, -1, -1, -1, records) + body
-    # Base offset and length; leader epoch, magic, CRC-32C of all that follows it.
-    return struct.pack(">qiibI", 0, 9 + len(checked), -1, 2, crc32c.crc32c(checked)) + checked
-
-
-def _record(offset_delta: int, value: bytes) -> bytes:
-    fields = b"\0" + _varint(0) + _varint(offset_delta) + _varint(-1) + _varint(len(value)) + value + _varint(0)
-    return _varint(len(fields)) + fields
-
-
-def _varint(value: int) -> bytes:
-    zigzag = (value << 1) ^ (value >> 63)
-    encoded = bytearray()
-    while zigzag >= 0x80:
-        encoded.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    encoded.append(zigzag)
-    return bytes(encoded)
+    return bytes(encode_batch([Record(bytes(record_bytes), timestamp_ms=_TIMESTAMP_MS)] * records))
 
 
 def _string(text: str) -> bytes:

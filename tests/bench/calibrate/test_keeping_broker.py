@@ -9,6 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from highwater.bench.calibrate.keeping_broker import KeptPartition, keeping_broker
+from highwater.kafka.records.record import Record, encode_batch
 
 DEADLINE_S = 60
 
@@ -68,21 +69,19 @@ def test_who_reads_at_the_end_waits_for_what_comes() -> None:
         reader.close()
 
 
-def batch(records: int, size_bytes: int) -> bytearray:
-    made = bytearray(size_bytes)
-    made[23:27] = (records - 1).to_bytes(4, "big")
-    return made
+BATCH = encode_batch([Record(b"a record")] * 5)
+TWO_BYTES = 2 * len(BATCH)
 
 
 @pytest.mark.parametrize(
     ("offset", "max_bytes", "base_offsets"),
-    [(0, 1000, [0, 5, 10]), (4, 200, [0, 5]), (5, 1, [5]), (14, 1000, [10]), (15, 1000, []), (-1, 1000, [])],
+    [(0, 1000, [0, 5, 10]), (4, TWO_BYTES, [0, 5]), (5, 1, [5]), (14, 1000, [10]), (15, 1000, []), (-1, 1000, [])],
 )
 def test_a_read_begins_with_the_batch_that_holds_the_offset(
     offset: int, max_bytes: int, base_offsets: list[int]
 ) -> None:
     kept = KeptPartition()
     for _ in range(3):
-        kept.append(batch(5, 100))
+        kept.append(bytearray(BATCH))
     assert kept.log_end_offset == 15
     assert [int.from_bytes(found[:8], "big") for found in kept.read(offset, max_bytes)] == base_offsets
