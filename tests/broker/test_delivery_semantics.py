@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psutil
 import pytest
 from confluent_kafka import Producer
 
-from tests.broker.proxy import DEADLINE_S, Proxy
+from tests.broker.proxy import Lie, Link, LyingProxy
 from tests.broker.running import RunningBroker, running_broker
 from tests.broker.test_stopping import read_all
 
@@ -23,15 +23,49 @@ pytestmark = pytest.mark.clients
 
 kafka_admin: Any = import_module("confluent_kafka.admin")
 PAGE = Path(__file__).parents[2] / "docs" / "delivery-semantics.md"
+PRODUCE: Final = 0
+DEADLINE_S: Final = 60.0
+Hook = Callable[[int], bool]
+
+
+class HeldOrCutOff(Lie):
+    """Its hooks get the number of each Produce request, from 0 on, in the proxy's threads; they may wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_request: Hook = lambda number: True
+        """False swallows the request and ends the connection."""
+        self.on_answer: Hook = lambda number: True
+        """False swallows the answer and ends the connection."""
+        self.produced = 0
+        self._lock = threading.Lock()
+        self._numbers: dict[tuple[Link, bytes], int] = {}
+
+    def request(self, link: Link, api: int, frame: bytes) -> None:
+        if api == PRODUCE:
+            with self._lock:
+                number, self.produced = self.produced, self.produced + 1
+            self._numbers[link, frame[4:8]] = number
+            if not self.on_request(number):
+                raise ConnectionAbortedError
+        super().request(link, api, frame)
+
+    def answer(self, link: Link, api: int, frame: bytes) -> None:
+        number = self._numbers.pop((link, frame[:4]), None)
+        if number is not None and not self.on_answer(number):
+            raise ConnectionAbortedError
+        super().answer(link, api, frame)
 
 
 class Line:
     """A broker, and a client's line to it that can be disturbed."""
 
-    def __init__(self, broker: RunningBroker, proxy: Proxy, broker_port: int) -> None:
-        self.proxy = proxy
+    def __init__(self, broker: RunningBroker, proxy: LyingProxy) -> None:
+        self.produce = HeldOrCutOff()
         self.broker = broker
-        self._admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": f"127.0.0.1:{broker_port}"})
+        proxy.lie = self.produce
+        self._port = proxy.port
+        self._admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": f"127.0.0.1:{proxy.broker_port}"})
         (future,) = self._admin.create_topics([kafka_admin.NewTopic("t", 3, 1)]).values()
         future.result(DEADLINE_S)
 
@@ -39,7 +73,7 @@ class Line:
         settings = {name.replace("_", "."): value for name, value in options.items()}
         return Producer(
             {
-                "bootstrap.servers": f"127.0.0.1:{self.proxy.port}",
+                "bootstrap.servers": f"127.0.0.1:{self._port}",
                 "linger.ms": 0,
                 "batch.num.messages": 1,
                 "retry.backoff.ms": 10,
@@ -70,18 +104,17 @@ class Line:
 @contextmanager
 def disturbed_line(tmp_path: Path) -> Iterator[Line]:
     with (
-        Proxy() as proxy,
+        LyingProxy() as proxy,
         running_broker(
             tmp_path / "log", properties=[f"advertised.listeners=PLAINTEXT://127.0.0.1:{proxy.port}"]
         ) as broker,
     ):
-        (port,) = {
+        (proxy.broker_port,) = {
             connection.laddr.port
             for connection in psutil.Process(broker.process.pid).net_connections("tcp")
             if connection.status == psutil.CONN_LISTEN
         }
-        proxy.forward_to(port)
-        yield Line(broker, proxy, port)
+        yield Line(broker, proxy)
 
 
 def send(producer: Producer, *values: str) -> list[str | None]:
@@ -106,7 +139,7 @@ def only_once(number: int) -> Callable[[int], bool]:
 def test_at_most_once_loses_what_nobody_waited_for(tmp_path: Path) -> None:
     with disturbed_line(tmp_path) as line:
         producer = line.producer(acks="0", retries=0)
-        line.proxy.on_request = only_once(1)
+        line.produce.on_request = only_once(1)
         for value in ("a", "b"):
             assert send(producer, value) == [None], "the client takes it for sent"
         # What is sent before the client sees that its connection is gone is lost as well.
@@ -121,7 +154,7 @@ def test_at_most_once_loses_what_nobody_waited_for(tmp_path: Path) -> None:
 def test_at_least_once_repeats_what_was_written_when_its_answer_was_lost(tmp_path: Path) -> None:
     with disturbed_line(tmp_path) as line:
         producer = line.producer(acks="all", enable_idempotence=False)
-        line.proxy.on_answer = only_once(1)
+        line.produce.on_answer = only_once(1)
         for value in ("a", "b", "c"):
             assert send(producer, value) == [None]
         assert line.values() == ["a", "b", "b", "c"]
@@ -130,11 +163,11 @@ def test_at_least_once_repeats_what_was_written_when_its_answer_was_lost(tmp_pat
 def test_exactly_once_with_idempotence_though_the_answer_was_lost(tmp_path: Path) -> None:
     with disturbed_line(tmp_path) as line:
         producer = line.producer(enable_idempotence=True)
-        line.proxy.on_answer = only_once(1)
+        line.produce.on_answer = only_once(1)
         for value in ("a", "b", "c"):
             assert send(producer, value) == [None]
         assert line.values() == ["a", "b", "c"]
-        assert line.proxy.produced == 4, "b was sent twice"
+        assert line.produce.produced == 4, "b was sent twice"
 
 
 class FirstOfTwoFails:
@@ -144,8 +177,8 @@ class FirstOfTwoFails:
         self._line = line
         self._first_has_failed = threading.Event()
         self._second_was_sent = threading.Event()
-        line.proxy.on_request = self._request
-        line.proxy.on_answer = self._answer
+        line.produce.on_request = self._request
+        line.produce.on_answer = self._answer
 
     def _request(self, number: int) -> bool:
         if number == 1:
@@ -179,7 +212,7 @@ def test_a_retry_does_not_reorder_what_an_idempotent_producer_sends(tmp_path: Pa
         assert send(producer, "a") == [None]
         assert send(producer, "b", "c") == [None, None]
         assert line.values() == ["a", "b", "c"]
-        assert line.proxy.produced > 4, "c was refused as long as b was missing"
+        assert line.produce.produced > 4, "c was refused as long as b was missing"
 
 
 def test_the_examples_of_the_page_do_what_it_says(tmp_path: Path) -> None:

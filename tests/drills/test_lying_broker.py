@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from highwater.bench.native.clients import record_batch
+from tests.broker.proxy import Link
 from tests.drills.lying_broker.batches import (
     Batch,
     batches,
@@ -17,7 +18,6 @@ from tests.drills.lying_broker.batches import (
     move_offset,
 )
 from tests.drills.lying_broker.lies import PRODUCE, DamagedOnTheWay, Held, Reordered
-from tests.drills.lying_broker.proxy import Link
 
 HEAD = b"\x00\x00\x00\x07 twos before it: \x02\x02\x02" + bytes(20)
 

@@ -20,9 +20,9 @@ import yaml
 
 from highwater.results.models import TrialSummary
 from highwater.results.reader import RunResult
+from tests.broker.proxy import Lie, LyingProxy
 from tests.broker.running import running_broker
 from tests.drills.lying_broker import lies
-from tests.drills.lying_broker.proxy import Lie, LyingProxy
 
 TARGET_FAILED: Final = 3
 TIMEOUT_S: Final = 180

@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Final
 
+from tests.broker.proxy import Lie, Link
 from tests.drills.lying_broker.batches import (
     Batch,
     batches,
@@ -14,7 +15,6 @@ from tests.drills.lying_broker.batches import (
     mend_crc,
     move_offset,
 )
-from tests.drills.lying_broker.proxy import Lie, Link
 
 PRODUCE: Final = 0
 FETCH: Final = 1
