@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import base64
-import http.server
 import json
-import ssl
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +12,8 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote_plus
 
 from joserfc import jwk, jwt
+
+from tests.serving import Answer, Asked, http_server
 
 CLIENT: Final = "loader"
 SECRET: Final = "of: the %loader+"  # noqa: S105 - of a server that lives as long as a test
@@ -56,33 +55,15 @@ def running_token_server(certificate: Path | None = None) -> Iterator[TokenServe
     """With TLS, if there is a certificate with its key."""
     found = TokenServer()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            status, document = found.answer(self.headers["Authorization"], form)
-            body = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(question: Asked) -> Answer:
+        form = parse_qs(question.body.decode())
+        status, document = found.answer(question.headers["Authorization"], form)
+        return Answer(status, json.dumps(document).encode())
 
-        def log_message(self, *_: Any) -> None:
-            """Quiet."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        if certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate)
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+    with http_server(answer, certificate) as port:
         scheme = "http" if certificate is None else "https"
-        found.url = f"{scheme}://127.0.0.1:{server.server_port}/token?tenant=hidden"
-        try:
-            yield found
-        finally:
-            server.shutdown()
-            thread.join()
+        found.url = f"{scheme}://127.0.0.1:{port}/token?tenant=hidden"
+        yield found
 
 
 def broker_properties(directory: Path) -> tuple[str, ...]:

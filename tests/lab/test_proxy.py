@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import http.client
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from tests.lab.proxy import Proxy
+from tests.serving import ANY_PORT, serving
 
 
 class Archive(BaseHTTPRequestHandler):
@@ -33,18 +32,6 @@ class Archive(BaseHTTPRequestHandler):
         pass
 
 
-@contextmanager
-def serving(server: ThreadingHTTPServer) -> Iterator[int]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 @pytest.fixture
 def asked() -> list[str]:
     """What was asked of the archive."""
@@ -57,8 +44,8 @@ def ports(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("http_proxy", raising=False)
     handler = type("Handler", (Archive,), {"asked": asked})
     with (
-        serving(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as archive,
-        serving(Proxy(("127.0.0.1", 0), tmp_path, ["127.0.0.1"])) as proxy,
+        serving(ThreadingHTTPServer(ANY_PORT, handler)) as archive,
+        serving(Proxy(ANY_PORT, tmp_path, ["127.0.0.1"])) as proxy,
     ):
         yield proxy, archive
 
@@ -99,9 +86,9 @@ def test_nothing_but_the_archive_is_reached(ports: tuple[int, int], asked: list[
 
 def test_an_archive_that_cannot_be_reached_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("http_proxy", raising=False)
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Archive)) as port:
+    with serving(ThreadingHTTPServer(ANY_PORT, Archive)) as port:
         pass
-    with serving(Proxy(("127.0.0.1", 0), tmp_path, ["127.0.0.1"])) as proxy:
+    with serving(Proxy(ANY_PORT, tmp_path, ["127.0.0.1"])) as proxy:
         status, body = get(proxy, f"http://127.0.0.1:{port}/pool/x")
     assert status == 502
     assert "127.0.0.1 cannot be reached" in body

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import socketserver
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.broker.running import running_broker
+from tests.serving import ANY_PORT, serving
 
 LIBRARY = Path(__file__).parents[2] / "playbooks/library"
 DISK = {"device": "/dev/sdb", "mount_point": "/data/ssd1/"}
@@ -155,13 +155,11 @@ class _ZooKeeper(socketserver.BaseRequestHandler):
 
 
 def test_an_ensemble_that_lacks_a_member_is_a_difference() -> None:
-    with socketserver.TCPServer(("127.0.0.1", 0), _ZooKeeper) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"127.0.0.1:{server.server_address[1]}"
+    with serving(socketserver.TCPServer(ANY_PORT, _ZooKeeper)) as port:
+        address = f"127.0.0.1:{port}"
         whole = judged(highwater_verify.zookeeper_rows(address, 2))
         one_is_gone = judged(highwater_verify.zookeeper_rows(address, 3))
         alone = judged(highwater_verify.zookeeper_rows(address, 1))
-        server.shutdown()
     assert list(whole.values()) == [True, True, True]
     assert list(one_is_gone.values()) == [True, True, False]
     assert list(alone.values())[1] is False

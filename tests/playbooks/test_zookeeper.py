@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import socket
 import socketserver
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.playbooks.shipped import shipped
+from tests.serving import ANY_PORT, serving
 
 FILTERS = shipped("filter_plugins/highwater_zookeeper.py")
 MODULE = shipped("library/highwater_zookeeper.py")
@@ -137,14 +137,8 @@ def answering(answers: dict[str, str]) -> Iterator[int]:
         def handle(self) -> None:
             self.request.sendall(answers[self.request.recv(4).decode()].encode())
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(socketserver.ThreadingTCPServer(ANY_PORT, Handler)) as port:
+        yield port
 
 
 def test_an_ensemble_is_complete_when_its_leader_has_all_others_in_sync() -> None:

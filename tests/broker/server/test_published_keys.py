@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +20,7 @@ from highwater.broker.server.sasl import sasl_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 from highwater.kafka.client.fetching import FetchError
 from tests.broker.running import running_broker
+from tests.serving import Answer, http_server
 from tests.waiting import wait_until
 
 KEY: Final = jwk.ECKey.generate_key("P-256", {"kid": "one"})
@@ -187,27 +187,9 @@ def test_strangers_cannot_make_the_broker_ask_all_the_time(monkeypatch: pytest.M
 
 
 @contextmanager
-def serving(status: int, body: bytes, headers: dict[str, str] | None = None) -> Iterator[str]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            for name, value in (headers or {}).items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            """Quiet."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/keys?secret=1"
-        finally:
-            server.shutdown()
-            thread.join()
+def published(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> Iterator[str]:
+    with http_server(lambda _: Answer(status, body, headers or {})) as port:
+        yield f"http://127.0.0.1:{port}/keys?secret=1"
 
 
 @pytest.mark.parametrize(
@@ -222,7 +204,7 @@ def serving(status: int, body: bytes, headers: dict[str, str] | None = None) -> 
 def test_an_endpoint_without_keys_is_no_reason_not_to_start(
     status: int, body: bytes, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with serving(status, body, {"Location": "http://127.0.0.1/"}) as url:
+    with published(status, body, {"Location": "http://127.0.0.1/"}) as url:
         settings = sasl(f"{URL}={url}", "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms=3600000")
         for begin in settings.to_begin:
             begin()
@@ -232,7 +214,7 @@ def test_an_endpoint_without_keys_is_no_reason_not_to_start(
 
 
 def test_an_endpoint_with_keys() -> None:
-    with serving(200, key_set(KEY)) as url:
+    with published(200, key_set(KEY)) as url:
         settings = sasl(f"{URL}={url}")
         for begin in settings.to_begin:
             begin()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socketserver
-import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
+
+from tests.serving import ANY_PORT, Answer, Asked, http_server, serving
 
 
 @dataclass
@@ -31,25 +30,11 @@ def web_server(*answers: int, certificate: Path | None = None) -> Iterator[Recei
     """Answers with these HTTP statuses in turn; with TLS if `certificate` is given, a file that holds the key too."""
     received = Received(0, list(answers or (200,)))
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            received.requests.append((self.path, dict(self.headers), body))
-            self.send_response(received.answer())
-            self.send_header("Location", "/elsewhere")
-            self.end_headers()
-            self.wfile.write(b"the answer holds a secret")
+    def answer(question: Asked) -> Answer:
+        received.requests.append((question.path, dict(question.headers), question.body))
+        return Answer(received.answer(), b"the answer holds a secret", {"Location": "/elsewhere"})
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - named so by its parent
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    if certificate is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    received.port = server.server_address[1]
-    with _running(server):
+    with http_server(answer, certificate) as received.port:
         yield received
 
 
@@ -94,20 +79,7 @@ def mail_server(*answers: int) -> Iterator[Received]:
         def _say(self, line: str) -> None:
             self.wfile.write(f"{line}\r\n".encode())
 
-    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    server = socketserver.ThreadingTCPServer(ANY_PORT, Handler)
     server.daemon_threads = True
-    received.port = server.server_address[1]
-    with _running(server):
+    with serving(server) as received.port:
         yield received
-
-
-@contextmanager
-def _running(server: socketserver.BaseServer) -> Iterator[None]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.registry.client import RegistrySettings, latest
+from tests.serving import Answer, Asked, http_server
+
+_JSON = {"Content-Type": "application/json"}
 
 
 @contextmanager
 def registry(versions: list[dict[str, Any]]) -> Iterator[RegistrySettings]:
     """The last of the versions is the newest one of the subject `orders`."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            is_known = self.path.startswith("/subjects/orders/versions/latest")
-            body = json.dumps(versions[-1] if is_known else {"error_code": 40401, "message": "not found"}).encode()
-            self.send_response(200 if is_known else 404)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(question: Asked) -> Answer:
+        if question.path.startswith("/subjects/orders/versions/latest"):
+            return Answer(200, json.dumps(versions[-1]).encode(), _JSON)
+        return Answer(404, json.dumps({"error_code": 40401, "message": "not found"}).encode(), _JSON)
 
-        def log_message(self, *_: object) -> None:
-            """Nothing is printed."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield RegistrySettings((("url", f"http://127.0.0.1:{server.server_address[1]}"),))
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with http_server(answer) as port:
+        yield RegistrySettings((("url", f"http://127.0.0.1:{port}"),))
 
 
 def version(number: int) -> dict[str, Any]:
