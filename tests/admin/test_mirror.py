@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tests.admin.calling import COMMAND, Result, call
 from tests.broker.running import RunningBroker, running_broker
+from tests.reading import read_to_end
 
 DEADLINE_S: Final = 120.0
 
@@ -70,31 +71,9 @@ Seen = tuple[Any, ...]
 
 def read(broker: RunningBroker, topic: str, partitions: int = 2) -> list[list[Seen]]:
     """All committed records by partition, with everything but their offsets."""
-    consumer = Consumer(
-        {
-            "log_level": 0,
-            "bootstrap.servers": broker.address,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-        }
-    )
     found: list[list[Seen]] = [[] for _ in range(partitions)]
-    try:
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-        deadline = time.monotonic() + DEADLINE_S
-        at_end: set[int] = set()
-        while len(at_end) < partitions:
-            assert time.monotonic() < deadline
-            for message in consumer.consume(1000, 0.1):
-                partition: Any = message.partition()
-                if message.error() is not None:
-                    at_end.add(partition)
-                else:
-                    found[partition].append((message.key(), message.value(), message.timestamp(), message.headers()))
-    finally:
-        consumer.close()
+    for each in read_to_end(broker.address, topic, partitions):
+        found[each.partition].append((each.key, each.value, each.timestamp, each.headers))
     return found
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -25,6 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from highwater.common.ports import free_ports
 from tests.broker.running import COMMAND, RunningBroker
 from tests.broker.running_cluster import RunningCluster, running_cluster
+from tests.reading import read_to_end
 from tests.topics import create_topics
 from tests.waiting import wait_until
 
@@ -92,25 +93,10 @@ class Deliveries:
 
 def read_all(bootstrap: str, topic: str, count: int) -> list[bytes]:
     # Without a group, whose topic one broker alone could not make.
-    consumer = Consumer(
-        {"log_level": 0, "bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
+    partitions = len(
+        AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=60).topics[topic].partitions
     )
-    partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
-    read: list[bytes] = []
-
-    def read_some() -> bool:
-        for message in consumer.consume(1000, timeout=0.2):
-            value = message.value()
-            if message.error() is None and isinstance(value, bytes):
-                read.append(value)
-        return len(read) >= count
-
-    try:
-        wait_until(read_some, f"{count} records of {topic}")
-    finally:
-        consumer.close()
-    return read
+    return [each.value for each in read_to_end(bootstrap, topic, partitions, at_least=count)]
 
 
 def test_nothing_acknowledged_is_lost_with_the_leader(cluster: RunningCluster, admin: AdminClient) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 import urllib.request
 from collections.abc import Iterator
 from importlib import import_module
@@ -17,6 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from highwater.bench.storage.page_cache import evict
 from tests.broker.running import RunningBroker, running_broker
+from tests.reading import read_to_end
 
 # Its types are there, but not exported.
 kafka_admin: Any = import_module("confluent_kafka.admin")
@@ -72,19 +72,8 @@ def can_say_what_is_cached(folder: Path) -> bool:
 
 def read_all(broker: RunningBroker, topic: str) -> None:
     """Read the topic from its start, and check each record."""
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "reader", "enable.auto.commit": False})
-    try:
-        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        deadline = time.monotonic() + DEADLINE_S
-        number = 0
-        while number < RECORDS:
-            assert time.monotonic() < deadline
-            for message in consumer.consume(1000, 1.0):
-                assert message.error() is None
-                assert (message.offset(), message.value()) == (number, value(number))
-                number += 1
-    finally:
-        consumer.close()
+    found = [(each.offset, each.value) for each in read_to_end(broker.address, topic)]
+    assert found == [(number, value(number)) for number in range(RECORDS)]
 
 
 def fetches_from_disk(broker: RunningBroker) -> int:

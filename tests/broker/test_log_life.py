@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.broker.running import RunningBroker, running_broker, start_broker
+from tests.reading import read_to_end
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.clients
@@ -122,27 +123,7 @@ def produce_keyed(
 
 
 def consume_all(broker: RunningBroker, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
-    _, end = watermarks(broker, topic)
-    consumer = Consumer(
-        {
-            "log_level": 0,
-            "bootstrap.servers": broker.address,
-            "group.id": "unused",
-            "enable.auto.commit": False,
-            "check.crcs": True,
-        }
-    )
-    found: list[tuple[int, bytes | None, bytes | None]] = []
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        deadline = time.monotonic() + DEADLINE_S
-        while not found or found[-1][0] < end - 1:
-            assert time.monotonic() < deadline, f"read up to {found[-1:]} of {end}"
-            for message in consumer.consume(1000, 0.2):
-                assert message.error() is None, message.error()
-                found.append((message.offset() or 0, message.key(), message.value()))
-    finally:
-        consumer.close()
+    found = [(each.offset, each.key, each.value) for each in read_to_end(broker.address, topic)]
     assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
     return found
 

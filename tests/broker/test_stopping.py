@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from tests.broker.running import RunningBroker, running_broker, start_broker
+from tests.reading import read_to_end
 
 pytestmark = pytest.mark.clients
 
@@ -32,25 +33,11 @@ def create_topic(broker: RunningBroker, name: str, **config: str) -> None:
 
 def read_all(broker: RunningBroker, topic: str) -> dict[int, list[tuple[int, bytes]]]:
     """(offset, value) of every record, by partition."""
-    consumer = Consumer(
-        {"log_level": 0, "bootstrap.servers": broker.address, "group.id": "reader", "enable.auto.commit": False}
-    )
-    try:
-        ends = {}
-        for index in range(PARTITIONS):
-            low, ends[index] = consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=DEADLINE_S)
-            assert low == 0
-        consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(PARTITIONS)])
-        records: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
-        deadline = time.monotonic() + DEADLINE_S
-        while sum(map(len, records.values())) < sum(ends.values()):
-            assert time.monotonic() < deadline, "not every record came back"
-            for message in consumer.consume(10_000, 0.5):
-                assert message.error() is None, message.error()
-                records[message.partition() or 0].append((message.offset() or 0, message.value() or b""))
-        return records
-    finally:
-        consumer.close()
+    records: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
+    for each in read_to_end(broker.address, topic, PARTITIONS):
+        records[each.partition].append((each.offset, each.value))
+    assert all(found[0][0] == 0 for found in records.values())
+    return records
 
 
 class Load:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.admin import AbortTransactionSpec, OffsetSpec
@@ -21,6 +21,7 @@ from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 from highwater.broker.features import TRANSACTION_VERSION, UpgradeType
 from tests.broker.running import RunningBroker, running_broker, start_broker
 from tests.broker.txn.wire_producer import Wire, WireProducer
+from tests.reading import read_to_end
 
 # Its types are there, but not exported.
 kafka_admin: Any = import_module("confluent_kafka.admin")
@@ -72,31 +73,8 @@ def begun(broker: RunningBroker, transactional_id: str, **options: Any) -> Produ
 
 def read(broker: RunningBroker, topic: str, *, committed: bool = True, partitions: int = 1) -> list[str]:
     """The values of everything up to the end."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.address,
-            "group.id": "assigned-by-hand",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed" if committed else "read_uncommitted",
-        }
-    )
-    values: list[str] = []
-    ended: set[int] = set()
-    deadline = time.monotonic() + TIMEOUT_S
-    try:
-        consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-        while len(ended) < partitions:
-            assert time.monotonic() < deadline
-            for message in consumer.consume(100, 0.2):
-                if (error := message.error()) is not None:
-                    assert error.code() == KafkaError._PARTITION_EOF, error
-                    ended.add(message.partition() or 0)
-                else:
-                    values.append((message.value() or b"").decode())
-    finally:
-        consumer.close()
-    return values
+    found = read_to_end(broker.address, topic, partitions, committed=committed)
+    return [each.value.decode() for each in found]
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.broker.running_processes import children_of, free_ports_in_a_row, start
 from tests.broker.test_processes import DEADLINE_S, command
 from tests.broker.txn.wire_producer import WireProducer
+from tests.reading import read_to_end
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -69,25 +70,8 @@ class Life:
 
 
 def read_committed(address: str, count: int) -> Counter[tuple[int, str]]:
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "reader", "isolation.level": "read_committed"})
-    consumer.assign([TopicPartition("t", partition, 0) for partition in range(PARTITIONS)])
-    found: Counter[tuple[int, str]] = Counter()
-
-    def is_all() -> bool:
-        for message in consumer.consume(1000, 0.5):
-            assert message.error() is None
-            partition, value = message.partition(), message.value()
-            assert partition is not None
-            assert value is not None
-            found[partition, value.decode()] += 1
-        return len(found) >= count
-
-    try:
-        wait_until(is_all, f"{count} records", DEADLINE_S)
-        is_all()
-    finally:
-        consumer.close()
-    return found
+    found = read_to_end(address, "t", PARTITIONS, at_least=count)
+    return Counter((each.partition, each.value.decode()) for each in found)
 
 
 def committed_offset(address: str, group: str) -> int:

@@ -13,8 +13,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.reading import read_to_end
 
 _PAUSE_S: Final = 0.002
 _WITHIN_S: Final = 120.0
@@ -78,33 +80,11 @@ class Ledger:
 
     def consumed(self) -> Counter[int]:
         """How often each number is in the topic, read from its begin to its end."""
-        consumer = Consumer(
-            {
-                **self.client,
-                "group.id": f"{self.topic}-ledger",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-            }
-        )
-        try:
-            partitions = consumer.list_topics(self.topic, self._within_s).topics[self.topic].partitions
-            consumer.assign([TopicPartition(self.topic, partition, 0) for partition in partitions])
-            found: Counter[int] = Counter()
-            at_their_end: set[int] = set()
-            deadline_s = time.monotonic() + self._within_s
-            while len(at_their_end) < len(partitions):
-                assert time.monotonic() < deadline_s, f"the ends of {self.topic} do not come"
-                message = consumer.poll(1.0)
-                if message is None:
-                    continue
-                error = message.error()
-                if error is None:
-                    found[int(message.value() or b"")] += 1
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    at_their_end.add(message.partition() or 0)
-            return found
-        finally:
-            consumer.close()
+        topics = AdminClient(self.client).list_topics(self.topic, self._within_s).topics
+        partitions = len(topics[self.topic].partitions)
+        client = {**self.client, "group.id": f"{self.topic}-ledger"}
+        found = read_to_end(client, self.topic, partitions, within_s=self._within_s)
+        return Counter(int(each.value or b"") for each in found)
 
     def faults(self) -> list[str]:
         """What must not be: refused, missing or there twice."""

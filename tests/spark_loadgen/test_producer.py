@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from highwater.results.histogram import Histogram
 from highwater.spark_loadgen import (
@@ -19,6 +18,7 @@ from highwater.spark_loadgen import (
     WeightedSizes,
 )
 from highwater.spark_loadgen.acknowledgements import Acknowledgements, TimedRecord
+from tests.reading import read_to_end
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.mock_broker import MockBroker, mock_broker
 from tests.spark_loadgen.running import run_load
@@ -110,23 +110,11 @@ Seen = tuple[str, int, object, object]
 
 
 def read_all(broker: MockBroker, topics: tuple[str, ...]) -> list[Seen]:
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "g", "enable.partition.eof": True})
-    partitions = [TopicPartition(topic, p, 0) for topic in topics for p in range(MockBroker.PARTITIONS)]
-    consumer.assign(partitions)
-    seen: list[Seen] = []
-    ended = 0
-    while ended < len(partitions):
-        message = consumer.poll(30)
-        assert message is not None
-        if (error := message.error()) is not None:
-            assert error.code() == KafkaError._PARTITION_EOF
-            ended += 1
-        else:
-            topic = message.topic()
-            assert topic is not None
-            seen.append((topic, len(message), message.key(), tuple(message.headers() or ())))
-    consumer.close()
-    return seen
+    return [
+        (topic, len(each.value or b""), each.key, tuple(each.headers or ()))
+        for topic in topics
+        for each in read_to_end(broker.address, topic, MockBroker.PARTITIONS)
+    ]
 
 
 @pytest.mark.slow

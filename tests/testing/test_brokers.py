@@ -11,10 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from highwater.testing.brokers import BrokerError, Brokers, KafkaBroker
 from tests.processes import runs
+from tests.reading import read_to_end
 from tests.waiting import wait_until
 
 WITHIN_S = 60.0
@@ -38,11 +39,7 @@ def acknowledge(broker: KafkaBroker, topic: str, value: bytes) -> None:
 
 
 def values(broker: KafkaBroker, topic: str, count: int) -> list[bytes | None]:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "test"})
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    found = [message.value() for message in consumer.consume(count, WITHIN_S)]
-    consumer.close()
-    return found
+    return [each.value for each in read_to_end(broker.bootstrap_servers, topic, at_least=count)]
 
 
 def test_what_is_acknowledged_outlives_stops_and_kills(brokers: Brokers) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from highwater.bench.calibrate.keeping_broker import KeptPartition, keeping_broker
 from highwater.kafka.records.record import Record, encode_batch
+from tests.reading import read_to_end
 
 DEADLINE_S = 60
 
@@ -17,21 +16,10 @@ DEADLINE_S = 60
 def read(address: str, wanted: dict[int, int], **properties: object) -> dict[int, list[tuple[int, bytes]]]:
     """Offsets and values of each partition, once there are so many."""
     errors: list[KafkaError] = []
-    consumer = Consumer(
-        {"bootstrap.servers": address, "group.id": "g", "check.crcs": True, "error_cb": errors.append, **properties}
-    )
-    consumer.assign([TopicPartition("t", partition, OFFSET_BEGINNING) for partition in wanted])
+    client = {"bootstrap.servers": address, "error_cb": errors.append, **properties}
     found: dict[int, list[tuple[int, bytes]]] = {partition: [] for partition in wanted}
-    deadline_s = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline_s and any(len(found[partition]) < wanted[partition] for partition in wanted):
-        for message in consumer.consume(500, 0.1):
-            assert message.error() is None
-            partition, offset, value = message.partition(), message.offset(), message.value()
-            assert partition is not None
-            assert offset is not None
-            assert value is not None
-            found[partition].append((offset, value))
-    consumer.close()
+    for each in read_to_end(client, "t", len(wanted), at_least=sum(wanted.values())):
+        found[each.partition].append((each.offset, each.value))
     assert errors == []
     return found
 

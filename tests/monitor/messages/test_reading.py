@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from highwater.kafka.client.settings import settings_of
@@ -23,6 +23,7 @@ from highwater.monitor.messages.reading import (
 )
 from highwater.monitor.users import Role, User
 from tests.broker.running import RunningBroker, running_broker
+from tests.reading import read_to_end
 
 pytestmark = pytest.mark.clients
 ANN = User("ann", Role.OPERATOR, is_disabled=False, changed_s=0)
@@ -65,21 +66,8 @@ def fill(address: str) -> Producer:
 
 
 def consumed(address: str, isolation: str) -> list[tuple[int, bytes | None, bytes | None, int]]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": address,
-            "group.id": "oracle",
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.assign([TopicPartition("orders", 0, 0)])
-    found = []
-    while (message := consumer.poll(30)) is not None and not message.error():
-        found.append((message.offset() or 0, message.key(), message.value(), message.timestamp()[1]))
-    consumer.close()
-    return found
+    found = read_to_end(address, "orders", committed=isolation == "read_committed")
+    return [(each.offset, each.key, each.value, each.timestamp[1]) for each in found]
 
 
 def read(broker: RunningBroker, start: Start, most: int = 100, *, is_committed: bool = True, user: User = ANN) -> Page:

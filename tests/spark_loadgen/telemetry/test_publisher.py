@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections import Counter, defaultdict
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from highwater.results.histogram import Histogram
 from highwater.spark_loadgen import LoadResult, TelemetryTarget
 from highwater.spark_loadgen.telemetry import publisher as publisher_module
 from highwater.spark_loadgen.telemetry.message import TaskMessage
+from tests.reading import read_to_end
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.mock_broker import MockBroker
-from tests.spark_loadgen.running import DEADLINE_S, run_load
+from tests.spark_loadgen.running import run_load
 
 
 def messages_on(broker: MockBroker, topic: str, count: int) -> list[TaskMessage]:
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "reader", "log_level": 0})
-    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(MockBroker.PARTITIONS)])
-    found: list[TaskMessage] = []
-    deadline_s = time.monotonic() + DEADLINE_S
-    while len(found) < count and time.monotonic() < deadline_s:
-        for message in consumer.consume(100, 0.2):
-            value = message.value()
-            assert isinstance(value, bytes)
-            found.append(TaskMessage.decode(value))
-    consumer.close()
-    return found
+    found = read_to_end(broker.address, topic, MockBroker.PARTITIONS, at_least=count)
+    return [TaskMessage.decode(each.value) for each in found]
 
 
 def buckets(histogram: Histogram) -> list[tuple[int, int]]:

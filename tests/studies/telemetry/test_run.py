@@ -26,8 +26,8 @@ from highwater.studies.telemetry.store import Store
 from highwater.studies.telemetry.sums import Sums
 from highwater.studies.telemetry.verdicts import record_of
 from tests.broker.running import RunningBroker, running_broker, start_broker
+from tests.reading import read_to_end
 from tests.studies.telemetry.messages import imagined_load, trial_note
-from tests.studies.telemetry.reading import records_at
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("host_settings_stay")]
@@ -184,7 +184,7 @@ def test_a_job_that_is_killed_goes_on_and_ends_with_the_same_bits(tmp_path: Path
     with Store(state) as store:
         verdicts = [record_of(verdict) for _, verdict in store.verdicts_from(0, 1_000_000)]
     assert len(verdicts) == len(set(verdicts)) > 12
-    assert records_at(control.address, "hw.verdicts") == verdicts
+    assert [(each.key, each.value) for each in read_to_end(control.address, "hw.verdicts")] == verdicts
     with Store(state) as store:
         assert {trial.name for trial in store.trials()} == set(sums.trials)
 

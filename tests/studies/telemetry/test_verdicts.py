@@ -25,8 +25,8 @@ from highwater.studies.telemetry.sums import summed
 from highwater.studies.telemetry.verdict_topic import PARTITIONS, TOPIC, VerdictTopic
 from highwater.studies.telemetry.verdicts import Verdict, record_of
 from tests.broker.running import RunningBroker, running_broker
+from tests.reading import read_to_end
 from tests.studies.telemetry.messages import TRIAL, imagined_load, trial_note
-from tests.studies.telemetry.reading import records_at
 
 LIVE_OBJECTIVES = ["produce.achieved_per_s", "produce.p99"]
 
@@ -135,4 +135,4 @@ def test_a_crash_around_the_commit_loses_and_repeats_no_record(
             last.send_new()
         stored = [record_of(verdict) for _, verdict in store.verdicts_from(0, 1000)]
     assert len(stored) == 3 * 6 * len(LIVE_OBJECTIVES)
-    assert records_at(control.address, TOPIC) == stored
+    assert [(each.key, each.value) for each in read_to_end(control.address, TOPIC)] == stored
