@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, Literal
 
 from highwater.common.nearest import nearest
@@ -96,8 +97,14 @@ def to_librdkafka(role: Role, properties: Mapping[str, PropertyValue]) -> dict[s
     for name, alias in _ALIASES.items():
         if name in converted and alias in converted:
             raise PropertyError(name, f"is another name of {alias}, which is given too; remove one of them")
-    _ask_librdkafka(role, converted)
+    _ask_once(role, tuple(converted.items()))
     return converted
+
+
+@lru_cache(1000)
+def _ask_once(role: Role, properties: tuple[tuple[str, str], ...]) -> None:
+    """Ask again only about what was refused: the thousand runs of a plan have few sets, and each client has threads."""
+    _ask_librdkafka(role, dict(properties))
 
 
 def is_of_a_connection(name: str) -> bool:
