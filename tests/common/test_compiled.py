@@ -49,9 +49,10 @@ NOT_ASKED: Final = (
     "tests/kafka/records/test_produced.py::test_a_batch_that_unfolds_to_more_than_anybody_sends",
     "tests/broker/handlers/test_long_requests.py::test_what_one_request_has_opened_is_limited",
     "tests/broker/handlers/test_long_requests.py::test_a_compressed_batch_with_a_doubtful_header_is_opened_in_turns",
+    "tests/broker/handlers/test_steps.py::test_no_step_grows_with_the_request",
 )
-"""The first reads docstrings of modules, which machine code does not have; the others replace names of its modules,
-or methods of its classes."""
+"""The first reads docstrings of modules, which machine code does not have, and the last counts instructions of Python,
+which it has not either; the others replace names of its modules, or methods of its classes."""
 
 
 def run(command: list[str], where: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -410,7 +410,10 @@ def test_histories_notice_that_a_partition_has_two_owners(
     breaking: Callable[[], AbstractContextManager[object]],
 ) -> None:
     with breaking():
-        histories = (History(seed, has_acls=False, has_members=True, has_classic_members=False) for seed in range(50))
+        # The second fails today where the first does not.
+        histories = (
+            History(seed, has_acls=False, has_members=True, has_classic_members=False) for seed in (1, 0, *range(2, 50))
+        )
         assert any(history.run().failure is not None for history in histories)
 
 

@@ -54,7 +54,7 @@ def test_a_broker_that_was_told_to_stop_is_not_there_to_stay() -> None:
     assert cluster.world.run(20_000, lambda: cluster.is_complete)
 
 
-# Each of these breaks one rule that keeps records safe; histories with it must fail.
+# Each of these breaks one rule that keeps records safe; histories with it must fail. The seed is of one that does now.
 
 
 def _followers_keep_what_their_leader_lacks() -> AbstractContextManager[object]:
@@ -81,18 +81,19 @@ def _what_was_sent_again_is_not_known() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "breaking",
+    ("breaking", "seed"),
     [
-        _followers_keep_what_their_leader_lacks,
-        _the_high_watermark_does_not_wait_for_followers,
-        _who_is_out_of_sync_is_elected,
-        _what_was_sent_again_is_not_known,
-        before_leader_epochs,
+        (_followers_keep_what_their_leader_lacks, 3),
+        (_the_high_watermark_does_not_wait_for_followers, 5),
+        (_who_is_out_of_sync_is_elected, 0),
+        (_what_was_sent_again_is_not_known, 0),
+        (before_leader_epochs, 8),
     ],
 )
-def test_the_checker_notices(breaking: Callable[[], AbstractContextManager[object]]) -> None:
+def test_the_checker_notices(breaking: Callable[[], AbstractContextManager[object]], seed: int) -> None:
     with breaking():
-        assert any(History(seed).run().failure is not None for seed in range(100))
+        histories = (History((seed + number) % 100) for number in range(100))
+        assert any(history.run().failure is not None for history in histories)
 
 
 # The same for ACLs.
@@ -139,18 +140,21 @@ def _a_denial_does_not_go_first() -> AbstractContextManager[object]:
 
 
 @pytest.mark.parametrize(
-    "breaking",
+    ("breaking", "seed"),
     [
-        _changes_of_others_are_not_read,
-        _a_new_session_does_not_read_what_was_missed,
-        _what_a_connection_was_allowed_stays_so,
-        _brokers_start_without_acls,
-        _a_denial_does_not_go_first,
+        (_changes_of_others_are_not_read, 0),
+        (_a_new_session_does_not_read_what_was_missed, 5),
+        (_what_a_connection_was_allowed_stays_so, 0),
+        (_brokers_start_without_acls, 0),
+        (_a_denial_does_not_go_first, 0),
     ],
 )
-def test_the_checker_notices_acls_that_are_not_kept(breaking: Callable[[], AbstractContextManager[object]]) -> None:
+def test_the_checker_notices_acls_that_are_not_kept(
+    breaking: Callable[[], AbstractContextManager[object]], seed: int
+) -> None:
     with breaking():
-        assert any(History(seed, has_acls=True).run().failure is not None for seed in range(100))
+        histories = (History((seed + number) % 100, has_acls=True) for number in range(100))
+        assert any(history.run().failure is not None for history in histories)
 
 
 def _told(verdict: Verdict) -> str:
