@@ -30,6 +30,8 @@ JVM_OPTIONS = "JAVA_TOOL_OPTIONS"
 REFUSAL = "-XX:+A_test_that_starts_a_JVM_has_to_be_marked_slow"
 OPTIONS_BEFORE = os.environ.get(JVM_OPTIONS)
 LONG_RUN_S = 60.0
+WAIT_FOR_THE_DISK = os.fsync
+"""For tests of what only a disk does; all others do without."""
 QUICK_START = pytest.StashKey[str]()
 
 
@@ -88,6 +90,8 @@ def _temporary_files(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pyt
     """Let temporary files of tests and of their processes, killed ones too, be where pytest removes them."""
     scratch = tmp_path_factory.mktemp("temporary")
     with pytest.MonkeyPatch.context() as patch:
+        # Tests end processes and never the host, so that what the kernel has is as good as on the disk.
+        patch.setattr(os, "fsync", lambda descriptor: None)
         patch.setenv("TMPDIR", str(scratch))
         patch.setattr(tempfile, "tempdir", None)
         if options := pytestconfig.stash.get(QUICK_START, None):

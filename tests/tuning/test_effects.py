@@ -27,11 +27,6 @@ WORKLOAD = Workload(data_dirs=("/data",))
 GROUP = "/sys/fs/cgroup/system.slice/system-highwater\\x2dbroker.slice/highwater-broker@1.service"
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     (tmp_path / "var/lib").mkdir(parents=True)

@@ -45,11 +45,6 @@ from tests.tuning.fake_kernel import FakeKernel, FakeRunner, whole_tree
 from tests.tuning.host_tree import write
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return host(tmp_path / "host")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import os
 from pathlib import Path
 
 import pytest
@@ -38,11 +37,6 @@ from tests.tuning.every_step import (
 )
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner, whole_tree
 from tests.tuning.host_tree import write
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 
 @pytest.fixture

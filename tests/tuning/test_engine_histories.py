@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -116,7 +115,7 @@ def _lines_of_others(kernel: FakeKernel, path: str) -> Iterator[str]:
 @settings(max_examples=80)
 @given(st.lists(actions, max_size=7))
 def test_a_rollback_leaves_the_host_as_if_we_had_never_come(history: list[tuple[object, ...]]) -> None:
-    with tempfile.TemporaryDirectory() as folder, patch("os.fsync"):
+    with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
         for action in history:
             match action:

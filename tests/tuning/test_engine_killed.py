@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -34,11 +33,6 @@ from tests.tuning.every_step import (
     without_journal,
 )
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner, KilledError, reboot, whole_tree
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 
 class DyingRunner(FakeRunner):

@@ -11,6 +11,7 @@ import pytest
 from highwater.bench.host_agent import log_directories
 from highwater.bench.host_agent.log_directories import Owner, owner_of, process_of, residency_of
 from tests.broker.running import running_broker
+from tests.conftest import WAIT_FOR_THE_DISK
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_what_memory_holds(tmp_path: Path) -> None:
         # Not os.sync, which holds up whatever writes on this host.
         for segment in tmp_path.rglob("*.log"):
             with segment.open("rb") as file:
-                os.fsync(file.fileno())
+                WAIT_FOR_THE_DISK(file.fileno())
         with (tmp_path / "t-0" / "00000000000000000000.log").open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         after = residency_of(tmp_path)

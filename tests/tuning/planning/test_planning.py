@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +30,6 @@ FSTAB = (
     "# local disks\nUUID=1  /  ext4\tdefaults 0 1\n"
     "/dev/sda1 /data ext4 defaults,nofail 0 2\n/dev/sdb2 none swap sw 0 0\n"
 )
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 
 def facts_of(kernel: FakeKernel, *, systemd: bool = False) -> Facts:
