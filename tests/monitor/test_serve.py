@@ -30,10 +30,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
 
+from highwater.cli import app
 from highwater.common.child_process import HIGHWATER
 from highwater.common.exit_codes import EXIT_USAGE
 from highwater.common.ports import free_ports
+from highwater.monitor import serve_command
 from tests.broker.running import RunningBroker, running_broker
 from tests.processes import runs
 from tests.waiting import wait_until
@@ -317,11 +320,16 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         (("top", "-b", "127.0.0.1:9"), "there is no terminal to draw on: use --once"),
     ],
 )
-def test_what_cannot_work_is_one_line_and_status_2(tmp_path: Path, arguments: Sequence[str], says: str) -> None:
+def test_what_cannot_work_is_one_line_and_status_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str], says: str
+) -> None:
+    # These are for the whole process.
+    monkeypatch.setattr(serve_command, "hold_less_memory", lambda: None)
+    monkeypatch.setattr(serve_command, "log_to_standard_error", lambda level: None)
     given = [argument.format(data=tmp_path) for argument in arguments]
     with_data = ["--data", str(tmp_path)] if given[0] in ("serve", "export") and len(given) > 3 else []
-    done = run("monitor", *given, *with_data)
-    assert done.returncode == EXIT_USAGE, done.stderr
+    done = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["monitor", *given, *with_data])
+    assert done.exit_code == EXIT_USAGE, done.stderr
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
