@@ -58,9 +58,10 @@ unit: setup-dev ## The tests of `make test` alone
 	$(ONCE_MORE) $(PYTEST) -n 4 -m "not slow"
 
 .PHONY: test-slow
-# A process for each core, four at most: several start JVMs and whole clusters each.
+# A process more than there are cores, as each waits for JVMs and clusters that it starts; four at most, for the memory.
+SLOW := $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
 test-slow: setup-dev ## The other tests: they start a JVM, take more than five seconds or break things on purpose
-	$(ONCE_MORE) $(PYTEST) -n logical --maxprocesses 4 -m "slow and not compat" --timeout 600 --durations 25
+	$(ONCE_MORE) $(PYTEST) -n $(SLOW) -m "slow and not compat" --timeout 600 --durations 25
 
 .PHONY: format
 format: setup-dev ## Let ruff rewrite what it can

@@ -180,7 +180,14 @@ if compgen -G '.venv/lib/python*/site-packages/highwater-*.dist-info' >/dev/null
 fi
 pip_install --no-deps --editable .
 echo "$wanted $profile" > "$stamp"
+# Whoever imports the tests first compiles them: one process now, beside the compiler, and not each of those that run them.
+collecting=
+if [ "$profile" = dev ]; then
+  .venv/bin/python -m pytest --collect-only -qq >/dev/null 2>&1 &
+  collecting=$!
+fi
 compile_broker
+[ -z "$collecting" ] || wait "$collecting" || true
 private=$(interpreter .venv/bin/python)
 if [ "$(id -u)" -eq 0 ] && ! open_to_all "$private"; then
   echo "setup.sh: other users cannot use this clone, as they may not run $private; for them: apt-get install -y python3 python3-venv && PYTHON=/usr/bin/python3 ./setup.sh" >&2
