@@ -49,6 +49,8 @@ def table(ours: Mapping[str, str], kafka: Mapping[str, str]) -> str:
     by_kafka, by_ours = (sum(outcome == _ANSWERED for outcome in found.values()) for found in (kafka, ours))
     return "\n".join(
         [
+            "# Every call of the newest Java clients",
+            "",
             f"Of {len(kafka)} calls of the clients of Kafka 4.4, {len(alike)} end on our broker as on 4.4.0. Kafka",
             f"answers {by_kafka}, ours {by_ours}. `python -m tests.compat.apache_kafka.java_calls --record` asks both.",
             "",
