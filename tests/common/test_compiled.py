@@ -46,6 +46,7 @@ NOT_ASKED: Final = (
             "test_answers_and_followers_are_as_if_nothing_were_ever_settled",
         )
     ),
+    "tests/broker/handlers/test_broken_disk.py::test_damage_is_answered_to_a_lookup_by_time",
     "tests/kafka/records/test_produced.py::test_a_batch_that_unfolds_to_more_than_anybody_sends",
     "tests/broker/handlers/test_long_requests.py::test_what_one_request_has_opened_is_limited",
     "tests/broker/handlers/test_long_requests.py::test_a_compressed_batch_with_a_doubtful_header_is_opened_in_turns",
