@@ -68,8 +68,6 @@ def test_scripts_of_faults_say_what_they_need(tmp_path: Path) -> None:
         (("tune", "prove", "--plan", "vm.swappiness=60:1"), "bench"),
         (("pipeline", "run", "examples/windows.yaml"), "pipeline"),
         (("monitor", "serve", "-b", "127.0.0.1:9"), "monitor"),
-        (("monitor", "top", "-b", "127.0.0.1:9", "--once"), "monitor"),
-        (("top", "-b", "127.0.0.1:9", "--once"), "monitor"),
     ],
 )
 def test_what_needs_one_says_so_in_one_line(tmp_path: Path, arguments: tuple[str, ...], extra: str) -> None:
@@ -78,6 +76,12 @@ def test_what_needs_one_says_so_in_one_line(tmp_path: Path, arguments: tuple[str
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: highwater {arguments[0]} needs ")
     assert line.endswith(f": {how_to_install(extra)}")
+
+
+def test_top_needs_none_of_them() -> None:
+    done = run(MAIN, "top", "-b", "127.0.0.1:9", "--once")
+    assert done.returncode == 2
+    assert "broker 127.0.0.1:9 cannot be reached" in done.stderr
 
 
 @pytest.mark.parametrize(
