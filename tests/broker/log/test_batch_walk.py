@@ -20,7 +20,7 @@ from highwater.broker.log import batch_walk
 from highwater.broker.log.batch_walk import BAD_CRC, OBSERVE, OUT_OF_ORDER, TOO_FAR, WHOLE, Walk
 from tests.broker.log.building import batch
 
-SOURCE = Path(batch_walk.__file__).with_name("native_walk.c")
+SOURCE = Path(__file__).parents[3] / "broker/log/native_walk.c"
 FIT = 2**31 - 1
 # Where a header has: base offset, length, leader epoch, magic, last offset delta, max timestamp, producer, records.
 FIELDS = ((0, "q"), (8, "i"), (12, "i"), (16, "b"), (23, "i"), (35, "q"), (43, "q"), (57, "i"))
