@@ -24,7 +24,7 @@ from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.kafka.acl import Operation, ResourceType
 from highwater.kafka.protocol.apis import PRODUCE
 from highwater.kafka.protocol.frame import LENGTH_BYTES, Part
-from highwater.kafka.protocol.produce_run import ProduceRun, ProduceShape, read_run, shape_of
+from highwater.kafka.protocol.produce_run import MOST_REQUESTS, ProduceRun, ProduceShape, read_run, shape_of
 from highwater.kafka.records.batch import TimestampType
 
 _WRITE_TOPIC: Final = (Operation.WRITE, ResourceType.TOPIC)
@@ -95,7 +95,7 @@ class ProduceRuns:
         if base_offset is None:
             # The next one may be longer, but not much work is done twice where none can be appended.
             client.single_produces = min(count, 1 << client.refused_runs) - 1
-            client.refused_runs += 1
+            client.refused_runs = min(client.refused_runs + 1, MOST_REQUESTS.bit_length())
             return None
         client.refused_runs = 0
         partition.counters.produces += count

@@ -46,7 +46,7 @@ class Sender:
     def __init__(self, node: NodeHarness, *, takes_runs: bool) -> None:
         self._node = node
         self._takes_runs = takes_runs
-        self._client = Peer(LISTENER, "192.0.2.7")
+        self.client = Peer(LISTENER, "192.0.2.7")
         self.answers: list[bytes | None] = []
         """None: not yet."""
         self.runs: list[int] = []
@@ -61,7 +61,7 @@ class Sender:
                 self.answers.append(b"an impossible length")
                 return
             taken = (
-                self._node.dispatcher.take_run(buffer, position, len(buffer), MOST_FRAME_BYTES, self._client, 0)
+                self._node.dispatcher.take_run(buffer, position, len(buffer), MOST_FRAME_BYTES, self.client, 0)
                 if self._takes_runs
                 else None
             )
@@ -73,7 +73,7 @@ class Sender:
             if end > len(buffer):
                 return
             try:
-                self._note(self._node.dispatcher.dispatch(buffer[position + 4 : end], self._client, 0))
+                self._note(self._node.dispatcher.dispatch(buffer[position + 4 : end], self.client, 0))
             except (MalformedRequestError, CloseConnection) as error:
                 self.answers.append(f"{type(error).__name__} {error}".encode())
                 return
@@ -467,6 +467,16 @@ def test_requests_under_a_quota_are_handled_alone(quota: str) -> None:
     broker.sender.receive(b"".join(request(batch_at(NOW_MS), number) for number in range(5)))
     assert broker.sender.runs == []
     assert len(broker.sender.answers) == 5
+
+
+def test_a_client_that_is_refused_for_ever_costs_no_more_each_time() -> None:
+    broker = Broker(takes_runs=True)
+    broker.create_topic("t")
+    duplicate = batch_at(NOW_MS, producer_id=7, producer_epoch=0, base_sequence=0)
+    for number in range(100):
+        broker.sender.receive(request(duplicate, number))
+    assert len(broker.sender.answers) == 100
+    assert 0 < broker.sender.client.refused_runs <= MOST_REQUESTS.bit_length()
 
 
 @settings(deadline=None)
