@@ -332,7 +332,7 @@ def test_story(tell: Callable[[GroupStory], None]) -> None:
 # Each of these breaks one rule, and the story that needs it must notice.
 
 
-def _what_others_have_is_not_withheld() -> AbstractContextManager[object]:
+def what_others_have_is_not_withheld() -> AbstractContextManager[object]:
     reconcile = reconciling.reconcile
 
     def lenient(current: Any, target: Any, *told: Any) -> Any:
@@ -383,7 +383,7 @@ def _topics_stay_what_they_were() -> AbstractContextManager[object]:
 @pytest.mark.parametrize(
     ("breaking", "tell"),
     [
-        (_what_others_have_is_not_withheld, a_partition_has_one_owner_at_a_time),
+        (what_others_have_is_not_withheld, a_partition_has_one_owner_at_a_time),
         (_what_is_pending_has_no_owner, a_member_comes_that_waits_for_what_is_pending),
         (_nobody_waits_for_what_is_pending, a_partition_is_given_back_before_it_was_given_up),
         (_a_full_heartbeat_is_answered_like_any, the_answer_that_takes_partitions_is_lost),
@@ -404,7 +404,7 @@ def test_a_story_notices_that_its_rule_is_broken(
 
 
 @pytest.mark.parametrize(
-    "breaking", [_what_others_have_is_not_withheld, _what_is_pending_has_no_owner, _nobody_waits_for_what_is_pending]
+    "breaking", [what_others_have_is_not_withheld, _what_is_pending_has_no_owner, _nobody_waits_for_what_is_pending]
 )
 def test_histories_notice_that_a_partition_has_two_owners(
     breaking: Callable[[], AbstractContextManager[object]],

@@ -11,9 +11,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.peers import PeerFailure, ask
-from highwater.broker.group.consumer import classic_members, heartbeat, migration
+from highwater.broker.group.consumer import classic_members, migration
 from highwater.broker.group.consumer import group as groups
-from highwater.broker.group.consumer import reconcile as reconciling
 from highwater.broker.group.embedded import read_assignment
 from highwater.broker.group.rebalance import Rebalance
 from highwater.broker.group.schemas import GroupKey, encode_group, encode_group_key
@@ -21,7 +20,7 @@ from tests.broker.group.consumer_bytes import assignment, subscription
 from tests.broker.simulation.clients import Client
 from tests.broker.simulation.group_reader import COORDINATOR, GROUP, TRY_AGAIN
 from tests.broker.simulation.history import History
-from tests.broker.simulation.test_group_stories import GroupStory, Scripted
+from tests.broker.simulation.test_group_stories import GroupStory, Scripted, what_others_have_is_not_withheld
 
 _ALL: Final = {0, 1, 2, 3}
 _REBALANCE_MS: Final = 3000
@@ -315,15 +314,6 @@ def test_story(tell: Callable[[GroupStory], None]) -> None:
 # Each of these breaks one rule, and the story that needs it must notice.
 
 
-def _what_others_have_is_not_withheld() -> AbstractContextManager[object]:
-    reconcile = reconciling.reconcile
-
-    def lenient(current: Any, target: Any, *told: Any) -> Any:
-        return reconcile(current, target._replace(is_free=lambda topic, index: True), *told)
-
-    return patch.object(heartbeat, "reconcile", lenient)
-
-
 def _nobody_is_told_that_the_rest_is_free() -> AbstractContextManager[object]:
     return patch.object(classic_members, "_waits_for_others", lambda *_: True)
 
@@ -369,8 +359,8 @@ def _anybody_is_a_member_again() -> AbstractContextManager[object]:
 @pytest.mark.parametrize(
     ("breaking", "tell"),
     [
-        (_what_others_have_is_not_withheld, a_consumer_waits_for_a_classic_member),
-        (_what_others_have_is_not_withheld, a_classic_member_waits_for_a_consumer),
+        (what_others_have_is_not_withheld, a_consumer_waits_for_a_classic_member),
+        (what_others_have_is_not_withheld, a_classic_member_waits_for_a_consumer),
         (_nobody_is_told_that_the_rest_is_free, a_classic_member_waits_for_a_consumer),
         (_an_eager_member_has_what_it_had, an_eager_member_that_joins_has_nothing),
         (_only_the_leader_says_who_has_what, a_leader_took_what_a_member_still_has),
@@ -405,7 +395,7 @@ def _classic_members_have_given_up_all() -> AbstractContextManager[object]:
     return patch.object(classic_members, "by_id", lambda partitions, topics: {})
 
 
-@pytest.mark.parametrize("breaking", [_what_others_have_is_not_withheld, _classic_members_have_given_up_all])
+@pytest.mark.parametrize("breaking", [what_others_have_is_not_withheld, _classic_members_have_given_up_all])
 def test_histories_notice_that_a_rule_of_mixed_groups_is_broken(
     breaking: Callable[[], AbstractContextManager[object]],
 ) -> None:
