@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -56,25 +57,23 @@ def run_document(result: RunResult, facets: FacetKeys | None = None) -> Document
 def render(document: Document, reload_s: int | None = None) -> str:
     """reload_s: browsers read the page again after so many seconds."""
     script = _asset("report.js")
-    return (
-        templates(_ASSETS)
-        .get_template("report.html.j2")
-        .render(
-            # Browsers run only this script and this style, even if a name in the results contains markup.
-            content_security_policy=(
-                f"default-src 'none'; script-src '{csp_hash(script)}'; style-src '{csp_hash(style())}'; "
-                "base-uri 'none'; form-action 'none'"
-            ),
-            style=Markup(style()),
-            script=Markup(script),
-            document=document,
-            reload_s=reload_s,
-        )
+    template = templates(_ASSETS).get_template("report.html.j2")
+    return template.render(
+        # Browsers run only this script and this style, even if a name in the results contains markup.
+        content_security_policy=(
+            f"default-src 'none'; script-src '{csp_hash(script)}'; style-src '{csp_hash(style())}'; "
+            "base-uri 'none'; form-action 'none'"
+        ),
+        style=Markup(style()),
+        script=Markup(script),
+        document=document,
+        reload_s=reload_s,
     )
 
 
+@cache
 def templates(folder: Path) -> Environment:
-    """The templates of a folder, which escape all values."""
+    """The templates of a folder, which escape all values. Each is compiled once."""
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
