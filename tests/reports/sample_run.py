@@ -15,12 +15,10 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Final
 
-from hdrh.histogram import HdrHistogram
-
 from highwater.results.analysis.conclusions import analyse
 from highwater.results.calibration import CALIBRATION_FILE
 from highwater.results.histogram import Histogram
-from highwater.results.histogram_log import empty_histogram, histogram_of
+from highwater.results.histogram_log import histogram_of
 from highwater.results.host import HostSample, HostUse
 from highwater.results.models import (
     LATENCY_METRICS,
@@ -49,13 +47,19 @@ from tests.reports import sample_details as details
 
 _QUANTILES: Final = 200
 _NORMAL: Final = [NormalDist().inv_cdf((i + 0.5) / _QUANTILES) for i in range(_QUANTILES)]
+
+
+def _lognormal(sigma: float) -> list[float]:
+    return [math.exp(sigma * z) for z in _NORMAL]
+
+
 _WARMUP_S: Final = 3
 _LIMIT: Final = 0.85
-_SHAPES: Final[dict[Metric, tuple[float, float]]] = {
-    "produce_response": (1.0, 0.45),
-    "produce_service": (0.93, 0.42),
-    "send_delay": (0.05, 0.5),
-    "e2e_response": (1.35, 0.5),
+_SHAPES: Final[dict[Metric, tuple[float, list[float]]]] = {
+    "produce_response": (1.0, _lognormal(0.45)),
+    "produce_service": (0.93, _lognormal(0.42)),
+    "send_delay": (0.05, _lognormal(0.5)),
+    "e2e_response": (1.35, _lognormal(0.5)),
 }
 
 DEFAULT_AXES: Final[dict[str, list[Scalar]]] = {
@@ -224,29 +228,29 @@ class _Log:
 
     def __init__(self) -> None:
         self.lines = ["#[Histogram log format version 1.2]\n"]
-        self.total: HdrHistogram = empty_histogram()
-        self.sum_ns = 0
+        self._measured: list[Histogram] = []
+        self._sum_ns = 0
 
     def add(self, second: int, measured: bool, values: Sequence[int], count_each: int) -> None:
-        found = Histogram.of_values(values)
-        interval = histogram_of(found.indices, found.counts * count_each)
+        distinct = Histogram.of_values(values)
+        found = Histogram(distinct.indices, distinct.counts * count_each)
         if measured:
-            self.total.add(interval)
-            self.sum_ns += sum(values) * count_each
-        encoded = interval.encode().decode()
-        self.lines.append(f"{second:.3f},1.000,{interval.get_max_value() / 1e6:.3f},{encoded}\n")
+            self._measured.append(found)
+            self._sum_ns += sum(values) * count_each
+        encoded = histogram_of(found.indices, found.counts).encode().decode()
+        self.lines.append(f"{second:.3f},1.000,{found.max / 1e6:.3f},{encoded}\n")
 
     def latency(self, metric: Metric) -> Latency:
-        at = self.total.get_percentile_to_value_dict([50, 90, 99, 99.9, 99.99])
+        total = Histogram.merged(self._measured)
         return Latency(
-            p50=at[50],
-            p90=at[90],
-            p99=at[99],
-            p999=at[99.9],
-            p9999=at[99.99],
-            max=self.total.get_max_value(),
-            mean=self.sum_ns / self.total.get_total_count(),
-            count=self.total.get_total_count(),
+            p50=total.percentile(50),
+            p90=total.percentile(90),
+            p99=total.percentile(99),
+            p999=total.percentile(99.9),
+            p9999=total.percentile(99.99),
+            max=total.max,
+            mean=self._sum_ns / total.count,
+            count=total.count,
             hist=f"hist/{metric}.hlog",
         )
 
@@ -265,9 +269,9 @@ def _write_trial(writer: ResultWriter, plan: TrialPlan, sample: Sample) -> Trial
             slow *= 2.5
         factor = median_ms * slow * 1e6
         found: dict[Metric, list[int]] = {}
-        for metric, (share, sigma) in _SHAPES.items():
+        for metric, (share, curve) in _SHAPES.items():
             if metric in logs:
-                found[metric] = [int(factor * share * math.exp(sigma * z)) for z in _NORMAL]
+                found[metric] = [int(factor * share * times) for times in curve]
                 logs[metric].add(second, measured, found[metric], each)
         window, host_sample = _window(second, measured, int(rate), found), _host_sample(second, sample.quiet_host)
         if sample.detailed:
