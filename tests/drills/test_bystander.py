@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,6 @@ def test_the_smallest_shapes_are_requests_of_the_api(api: Api, monkeypatch: pyte
 @pytest.mark.slow
 def test_requests_that_unfold_are_answered_beside_a_client(tmp_path: Path) -> None:
     """The drill raises if the broker ends, hangs or has a bug; how long the client waits depends on the host."""
-    result = drill(tmp_path, wanted="of 500,000 records, zstd")
+    result = drill(tmp_path, wanted="of 500,000 records, zstd", bound_ms=math.inf)
     assert {stall.ended for stall in result.stalls} == {"answered"}
     assert len(result.stalls) > 10
