@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import chain
 
 import pytest
+from _pytest import runner
 from hypothesis import settings
 
 from highwater.common.compiled import SETTING
@@ -83,6 +84,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     is_wanted = any(item.get_closest_marker("slow") for item in session.items)
     if is_wanted and not session.config.option.collectonly:
         session.config.stash[QUICK_START] = spark_jvm.quick_start()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """As pytest runs a test, in a frame with room behind it."""
+    return runner.pytest_runtest_protocol(item, nextitem)
+
+
+# Python has frames in chunks of 16 KiB, and a call across the end of one maps and unmaps the next, in inner loops too
+# (python/cpython#142183, mended in later releases of 3.13 and 3.14). Those of pytest fill the first. A frame that asks
+# for 70,000 words gets a chunk of a megabyte: nearly half is left for what it calls, and nobody touches the rest.
+pytest_runtest_protocol.__code__ = pytest_runtest_protocol.__code__.replace(co_stacksize=70_000)
 
 
 @pytest.fixture(scope="session", autouse=True)
