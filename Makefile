@@ -58,10 +58,9 @@ unit: setup-dev ## The tests of `make test` alone
 	$(ONCE_MORE) $(PYTEST) -n 4 -m "not slow"
 
 .PHONY: test-slow
-# A process more than there are cores, as each waits for JVMs and clusters that it starts; four at most, for the memory.
-SLOW := $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
+# Four processes, whatever the cores: each waits for JVMs and clusters for two thirds of its time, and needs memory for them.
 test-slow: setup-dev ## The other tests: they start a JVM, take more than five seconds or break things on purpose
-	$(ONCE_MORE) $(PYTEST) -n $(SLOW) -m "slow and not compat" --timeout 600 --durations 25
+	$(ONCE_MORE) $(PYTEST) -n 4 -m "slow and not compat" --timeout 600 --durations 25
 
 .PHONY: format
 format: setup-dev ## Let ruff rewrite what it can
