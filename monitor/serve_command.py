@@ -66,20 +66,10 @@ async def _serve(
     config: MonitorConfig, environment: Mapping[str, str], listening: Callable[[str], None] | None
 ) -> None:
     async with source_of(config) as source:
-        await serve_from(source, config, environment, listening)
-
-
-async def serve_from(
-    source: Source,
-    config: MonitorConfig,
-    environment: Mapping[str, str],
-    listening: Callable[[str], None] | None = None,
-) -> None:
-    """The same with snapshots from `source`, whatever addresses `config` names."""
-    hold_less_memory()
-    log_to_standard_error(level=logging.WARNING)
-    with ExitStack() as stack:
-        await _run(_parts(config, source, environment, stack), listening)
+        hold_less_memory()
+        log_to_standard_error(level=logging.WARNING)
+        with ExitStack() as stack:
+            await _run(_parts(config, source, environment, stack), listening)
 
 
 def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str], stack: ExitStack) -> _Parts:

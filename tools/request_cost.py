@@ -99,7 +99,7 @@ def main(
             sources: dict[str, Path | None] = {_NOW: None}
             if beside is not None:
                 sources[_BESIDE] = _unpacked(beside, stack)
-            for _, version in in_turns(sources, rounds):
+            for version in in_turns(sources, rounds):
                 for name, cost in _turn(sources[version], loads, folder).items():
                     costs.setdefault(name, {}).setdefault(version, []).append(cost)
     except KeyError as error:

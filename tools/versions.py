@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import array
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from highwater.bench.native.clients import NativeWork
 from highwater.bench.systems.highwater import start_highwater
-from highwater.bench.workload.values import Scalar
 
 WITHIN_S: Final = 60.0
 """A broker is ready, and a topic is there, within this time."""
@@ -22,10 +19,9 @@ WITHIN_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A broker that serves. place: an empty folder for other files. data: its log directory."""
+    """A broker that serves. place: an empty folder for other files."""
 
     place: Path
-    data: Path
     port: int
     process_id: int
     admin: AdminClient
@@ -35,9 +31,7 @@ class Running:
 
 
 @contextmanager
-def running(
-    source: Path | None, folder: Path | None = None, properties: Mapping[str, Scalar] | None = None
-) -> Iterator[Running]:
+def running(source: Path | None, folder: Path | None = None) -> Iterator[Running]:
     """A broker of the checkout or unpacked wheel `source`, or of this version, in a folder that is removed afterwards.
 
     folder: where that folder is made, by default where temporary files are. Raises TrialError when the broker does not
@@ -47,40 +41,18 @@ def running(
         place = Path(name)
         data = place / "data"
         data.mkdir()
-        with start_highwater(
-            1, properties or {}, [data], place, _go_on, ready_within_s=WITHIN_S, source=source
-        ) as system:
+        with start_highwater(1, {}, [data], place, _go_on, ready_within_s=WITHIN_S, source=source) as system:
             (broker,) = system.brokers
             admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
-            yield Running(place, data, int(broker.address.rpartition(":")[2]), broker.process_ids[0], admin)
+            yield Running(place, int(broker.address.rpartition(":")[2]), broker.process_ids[0], admin)
 
 
 def _go_on() -> None:
     """Never give up."""
 
 
-def in_turns(versions: Iterable[str], rounds: int) -> Iterator[tuple[int, str]]:
-    """(number of the round, version): all versions in each round, each second round in the other order."""
+def in_turns(versions: Iterable[str], rounds: int) -> Iterator[str]:
+    """All versions in each round, each second round in the other order."""
     names = list(versions)
     for number in range(rounds):
-        for name in names if number % 2 else reversed(names):
-            yield number, name
-
-
-class Latencies(NamedTuple):
-    """Of requests, in ms, from when each was due."""
-
-    p50_ms: float
-    p99_ms: float
-    longest_ms: float
-
-
-def latencies_of(loads: Iterable[NativeWork]) -> Latencies:
-    """Of all requests of some loads with a rate. Each load's must still be in its file: see PreparedRequests.send."""
-    latencies_ns = array.array("q")
-    for load in loads:
-        assert load.latencies is not None
-        latencies_ns.frombytes(load.latencies.read_bytes())
-    ordered = sorted(latencies_ns)
-    p50, p99 = (ordered[int(len(ordered) * part)] / 1e6 for part in (0.5, 0.99))
-    return Latencies(p50, p99, ordered[-1] / 1e6)
+        yield from names if number % 2 else reversed(names)

@@ -7,10 +7,9 @@ work: offsets rise, groups follow, some of them lag.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import count, islice
 
 from highwater.common.topic_partition import TopicPartition
 from highwater.monitor.model import (
@@ -257,16 +256,10 @@ class Shape:
 
 
 SMALL = Shape()
-LARGE = Shape(brokers=6, topics=10_000, partitions=50_000, groups=10_000)
 
 
-def window(shape: Shape = SMALL, ticks: int = 4, seed: int = 1, tick_ms: int = TICK_MS) -> list[Snapshot]:
+def window(shape: Shape = SMALL, ticks: int = 4, seed: int = 1) -> list[Snapshot]:
     """Return the snapshots of `ticks` ticks of one cluster, the newest last. The same seed makes the same window."""
-    return list(islice(endless(shape, seed, tick_ms), ticks))
-
-
-def endless(shape: Shape = SMALL, seed: int = 1, tick_ms: int = TICK_MS) -> Iterator[Snapshot]:
-    """The same without an end."""
     rng = random.Random(seed)
     newest = _first_snapshot(shape, rng)
     rates = {
@@ -276,9 +269,10 @@ def endless(shape: Shape = SMALL, seed: int = 1, tick_ms: int = TICK_MS) -> Iter
     }
     # A group reads all that comes, a part of it, or nothing.
     paces = {name: 0.0 if rng.random() < shape.ill else rng.choice((1.0, 1.0, 1.0, 0.8)) for name in newest.groups}
-    for number in count(1):
-        yield newest
-        newest = _next_snapshot(newest, number, tick_ms, rates, paces)
+    snapshots = [newest]
+    for number in range(1, ticks):
+        snapshots.append(_next_snapshot(snapshots[-1], number, rates, paces))
+    return snapshots
 
 
 def _first_snapshot(shape: Shape, rng: random.Random) -> Snapshot:
@@ -300,11 +294,11 @@ def _first_snapshot(shape: Shape, rng: random.Random) -> Snapshot:
 
 
 def _next_snapshot(
-    last: Snapshot, number: int, tick_ms: int, rates: Mapping[TopicPartition, int], paces: Mapping[str, float]
+    last: Snapshot, number: int, rates: Mapping[TopicPartition, int], paces: Mapping[str, float]
 ) -> Snapshot:
-    at_ms = number * tick_ms
+    at_ms = number * TICK_MS
     grown = {
-        key: rate * tick_ms // 1000 for key, rate in rates.items() if (one := last.partition(key)) and one.leader >= 0
+        key: rate * TICK_MS // 1000 for key, rate in rates.items() if (one := last.partition(key)) and one.leader >= 0
     }
     topics = {
         name: replace(each, partitions=tuple(_grown(one, grown.get(one.key, 0), at_ms) for one in each.partitions))
