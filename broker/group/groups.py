@@ -94,6 +94,9 @@ class Groups:
         self._common_settings = consumer_settings(config)
         self._own_settings: Mapping[str, ConsumerSettings] = {}
         self._cluster = cluster
+        self._known_topics: dict[str, KnownTopic] = {}
+        """Topics of groups, as they are in this version: a heartbeat that writes asks for each of its topics."""
+        self._known_topics_version = -1
         self.world = World(
             lambda group_id: self._own_settings.get(group_id, self._common_settings),
             config.integer("group.consumer.regex.refresh.interval.ms"),
@@ -130,11 +133,19 @@ class Groups:
 
     def _known_topic(self, name: str) -> KnownTopic | None:
         """Topics without an id are of clusters older than 2.8, and unknown to consumer groups."""
-        found = self._cluster.topic(name)
-        if found is None or not found.topic_id.int:
-            return None
-        # Partitions that never had a leader may be left out.
-        return KnownTopic(found.topic_id, max(found.partitions, default=-1) + 1)
+        version = self._cluster.topics_version
+        if version != self._known_topics_version:
+            self._known_topics_version = version
+            self._known_topics.clear()
+        known = self._known_topics.get(name)
+        if known is None:
+            found = self._cluster.topic(name)
+            if found is None or not found.topic_id.int:
+                return None
+            # Partitions that never had a leader may be left out.
+            known = KnownTopic(found.topic_id, max(found.partitions, default=-1) + 1)
+            self._known_topics[name] = known
+        return known
 
     def _name_of_topic(self, topic_id: UUID) -> str | None:
         found = self._cluster.topic(topic_id)
