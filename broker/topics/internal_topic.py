@@ -269,7 +269,8 @@ class InternalTopic:
             return
         if not isinstance(appended, Appended):
             reason = appended if isinstance(appended, ErrorCode) else appended.error_code
-            _logger.error("cannot append to %s-%d: %s", self._name, partition.index, reason.name)
+            place = f"{self._name}-{partition.index}"
+            _logger.error("cannot append %d bytes of %.200s to %s: %s", len(batch), key, place, reason.name)
             then(reason)
         elif partition.is_acknowledged(appended.last_offset):
             then(ErrorCode.none)

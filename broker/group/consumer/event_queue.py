@@ -4,12 +4,15 @@ A client that does not get its answer in time sends again: what waits of its mem
 that is to send again. So two requests of a member wait at most, as one to leave is not dropped for a heartbeat.
 
 The group changes only by records that the log has. What the log refuses is dropped, so that nothing has to be undone.
-A removal that leaves members of the classic protocol only has a classic group as `successor` (see `migration`), if it
-is one batch. So has the change of a classic group that the log refuses.
+What does not fit into one batch is written in several (see `parts`), with no other event between them.
+
+A removal that leaves members of the classic protocol only has a classic group as `successor` (see `migration`): the
+last of its batches removes the whole group. So has the change of a classic group that the log refuses.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
@@ -22,16 +25,12 @@ from highwater.broker.group.consumer.classic_members import TopicNames
 from highwater.broker.group.consumer.events import ConsumerSettings, Topics
 from highwater.broker.group.consumer.group import ConsumerGroup
 from highwater.broker.group.consumer.migration import MigrationPolicy, downgraded
-from highwater.broker.group.consumer.schemas import (
-    ConsumerMember,
-    GroupRecord,
-    RecordKind,
-    Value,
-    encode_key,
-    encode_value,
-)
+from highwater.broker.group.consumer.parts import MOST_BYTES_OF_CHANGE, Encoded, Part, encoded, in_parts, size_of
+from highwater.broker.group.consumer.schemas import ConsumerMember, GroupRecord, RecordKind, Value
 from highwater.broker.group.events import NO_MEMBER_ID, Answer, AnswerJoin, Effect, JoinRequest, Now, Store, Work
 from highwater.broker.group.rebalance import GroupSettings
+
+_logger = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 1000
 """After the log refused records, what comes by the clock waits so long: removals, and topics of regular expressions."""
@@ -54,8 +53,7 @@ class World(NamedTuple):
 
 
 class Decided(NamedTuple):
-    parts: Sequence[Sequence[GroupRecord]]
-    """The records: a batch each, one after the other. No other event is decided in between."""
+    records: Sequence[GroupRecord]
     then: Callable[[Now], None]
     """What follows when the log has them."""
 
@@ -81,9 +79,7 @@ class Successor(NamedTuple):
 
 
 class EventQueue:
-    def __init__(
-        self, group: ConsumerGroup, world: World, leftovers: Sequence[tuple[bytes, bytes | None]] = ()
-    ) -> None:
+    def __init__(self, group: ConsumerGroup, world: World, leftovers: Sequence[Encoded] = ()) -> None:
         """`leftovers`: records that the log lacks, to append with the first ones.
 
         They are tombstones of the group that had this name before, and, if it had members, those of this group.
@@ -96,6 +92,8 @@ class EventQueue:
         self._current: GroupEvent | None = None
         self._removed: Mapping[str, ErrorCode] = {}
         """The members that the records under way remove, and the answer to each until then."""
+        self._leaves_classic_only = False
+        """Whether the records under way leave members, and none of the consumer protocol."""
         self._waiting: deque[GroupEvent] = deque()
         self._not_before_ms = 0
         self._is_dead = False
@@ -133,37 +131,37 @@ class EventQueue:
         self._look_at_topics()
         try:
             decided = yield from event.decide(now)
+            parts = yield from in_parts(self.group, decided.records, self._leftovers)
         except Exception:
             # A bug must not hold up the group for ever: the next event comes with the next request.
             self._ended(event, lambda _: None, ErrorCode.unknown_server_error, now)
             raise
         if self._is_dead:
             return ()
-        records = [record for part in decided.parts for record in part]
-        members = {key.name: value for key, value in records if key.kind is RecordKind.MEMBER}
+        members = {key.name: value for key, value in decided.records if key.kind is RecordKind.MEMBER}
         self._removed = self._removed_by(members)
-        if len(decided.parts) == 1 and (classic := self._as_classic_after(members, now)) is not None:
-            whole = [*self._leftovers, *map(encoded, self.group.tombstones()), classic.first_record]
-            return [Store(whole, partial(self._has_successor, event, decided.then, classic), is_patient=True)]
-        self._store_next(event, deque(decided.parts), decided.then, now)
+        self._leaves_classic_only = bool(self._removed) and self._are_classic_after(members)
+        self._store_next(event, deque(parts), decided.then, now)
         return self._take_effects()
 
-    def _store_next(
-        self, event: GroupEvent, left: deque[Sequence[GroupRecord]], then: Callable[[Now], None], now: Now
-    ) -> None:
+    def _store_next(self, event: GroupEvent, left: deque[Part], then: Callable[[Now], None], now: Now) -> None:
         if not left:
             self._ended(event, then, ErrorCode.none, now)
             return
-        records = left.popleft()
+        if len(left) == 1 and (change := self._change(now)) is not None:
+            classic, records = change
+            self._effects.append(Store(records, partial(self._has_successor, event, then, classic), is_patient=True))
+            return
+        part = left.popleft()
 
         def stored(error: ErrorCode, now: Now) -> None:
             if error:
                 self._ended(event, then, error, now)
             elif not self._is_dead:
-                self._apply(records, now)
+                self._apply(part.records, now)
                 self._store_next(event, left, then, now)
 
-        self._effects.append(Store([*self._leftovers, *map(encoded, records)], stored, is_patient=True))
+        self._effects.append(Store(part.encoded, stored, is_patient=True))
 
     def _apply(self, records: Sequence[GroupRecord], now: Now) -> None:
         self._leftovers = ()
@@ -181,18 +179,30 @@ class EventQueue:
             if value is None
         }
 
-    def _as_classic_after(self, members: Mapping[str, Value | None], now: Now) -> ClassicGroup | None:
-        """Return the classic group that these records of members leave, or None for a consumer group."""
-        come = [member for member in members.values() if isinstance(member, ConsumerMember)]
-        is_left = len(self.group.members) > len(self._removed) or come
-        if (
-            not self._world.policy.may_downgrade
-            or not self._removed
-            or not is_left
-            or any(member.classic is None for member in come)
-        ):
+    def _are_classic_after(self, members: Mapping[str, Value | None]) -> bool:
+        """Whether there are members after these records of members, and all are of the classic protocol."""
+        after: dict[str, Value | None] = {**self.group.members, **members}
+        left = [member for member in after.values() if member is not None]
+        return bool(left) and all(isinstance(member, ConsumerMember) and member.classic for member in left)
+
+    def _change(self, now: Now) -> tuple[ClassicGroup, list[Encoded]] | None:
+        """The classic group that is left, and the records that make it so; None for a consumer group."""
+        if not self._leaves_classic_only or not self._world.policy.may_downgrade:
             return None
-        return downgraded(self.group, self._removed, self._world.classic, self._world.name_of, now)
+        classic = downgraded(self.group, self._removed, self._world.classic, self._world.name_of, now)
+        if classic is None:
+            return None
+        records = [*self._leftovers, *map(encoded, self.group.tombstones()), classic.first_record]
+        if (size := size_of(records)) > MOST_BYTES_OF_CHANGE:
+            _logger.warning(
+                "group %s: has classic members only and remains a consumer group: the change takes %d bytes in the "
+                "log, and may take %d",
+                self.group.group_id,
+                size,
+                MOST_BYTES_OF_CHANGE,
+            )
+            return None
+        return classic, records
 
     def _has_successor(
         self, event: GroupEvent, then: Callable[[Now], None], classic: ClassicGroup, error: ErrorCode, now: Now
@@ -245,7 +255,3 @@ class EventQueue:
         if version != self._topics_version:
             self._topics_version = version
             self.group.is_metadata_stale = True
-
-
-def encoded(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    return encode_key(record.key), None if record.value is None else encode_value(record.value)

@@ -23,7 +23,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.group.classic import ClassicGroup
 from highwater.broker.group.consumer import classic_members, regexes
 from highwater.broker.group.consumer.classic_members import as_heartbeat
-from highwater.broker.group.consumer.event_queue import Decided, EventQueue, GroupEvent, World, encoded
+from highwater.broker.group.consumer.event_queue import Decided, EventQueue, GroupEvent, World
 from highwater.broker.group.consumer.events import (
     JOIN_EPOCH,
     HeartbeatAnswer,
@@ -33,7 +33,7 @@ from highwater.broker.group.consumer.group import ConsumerGroup
 from highwater.broker.group.consumer.heartbeat import cannot_join, heartbeat
 from highwater.broker.group.consumer.leaving import expire, leave, remove
 from highwater.broker.group.consumer.migration import upgraded
-from highwater.broker.group.consumer.parts import in_parts
+from highwater.broker.group.consumer.parts import encoded
 from highwater.broker.group.consumer.schemas import (
     GroupRecord,
     encode_key,
@@ -148,7 +148,7 @@ class ConsumerMembership(EventQueue):
             if not is_leaving and not decision.answer.error_code:
                 self._resolve_if_due(sees, now)
 
-        return Decided([decision.records] if decision.records else (), then)
+        return Decided(decision.records, then)
 
     # Members of the classic protocol
 
@@ -192,7 +192,7 @@ class ConsumerMembership(EventQueue):
             self.group.expect(member_id, now.monotonic_ms, anew=True)
             self._answer(partial(answer, joined))
 
-        return Decided([decision.records] if decision.records else (), then)
+        return Decided(decision.records, then)
 
     def sync(self, request: SyncRequest, answer: AnswerSync, now: Now) -> list[Effect]:
         if self._is_busy_with(request.member_id):
@@ -237,7 +237,7 @@ class ConsumerMembership(EventQueue):
         def then(now: Now) -> None:
             self._is_resolving = False
 
-        return Decided(in_parts(regexes.resolved(self.group, result, self._world.topics, now)), then)
+        return Decided(regexes.resolved(self.group, result, self._world.topics, now), then)
 
     def _resolving_failed(self, error: ErrorCode) -> None:
         self._is_resolving = False
@@ -269,7 +269,7 @@ class ConsumerMembership(EventQueue):
         outcomes = [one if isinstance(one, ErrorCode) else ErrorCode.none for one in found]
         ids = dict.fromkeys(one for one in found if not isinstance(one, ErrorCode))
         records = remove(self.group, ids, self._world.topics) if ids else []
-        return Decided(in_parts(records), lambda now: self._answer(partial(answer, outcomes)))
+        return Decided(records, lambda now: self._answer(partial(answer, outcomes)))
 
     def _leaver_id(self, leaver: Leaver) -> str | ErrorCode:
         by_instance = self.group.static_ids.get(leaver.group_instance_id or "")
@@ -299,7 +299,7 @@ class ConsumerMembership(EventQueue):
         def then(now: Now) -> None:
             self._is_expiring = False
 
-        return Decided(in_parts(expire(self.group, self._world.topics, now.monotonic_ms)), then)
+        return Decided(expire(self.group, self._world.topics, now.monotonic_ms), then)
 
     def _expiry_failed(self, error: ErrorCode) -> None:
         self._is_expiring = False
@@ -360,4 +360,5 @@ class ConsumerMembership(EventQueue):
 
 
 def _refused(request: HeartbeatRequest, error: ErrorCode) -> HeartbeatAnswer:
-    return HeartbeatAnswer(error, None, request.member_id, request.member_epoch)
+    text = "the log refuses it; the broker says why" if error is ErrorCode.unknown_server_error else None
+    return HeartbeatAnswer(error, text, request.member_id, request.member_epoch)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from enum import Enum
-from typing import Final
 from uuid import UUID
 
 from highwater.broker.group.assignors.assignor import Assignment
@@ -25,6 +24,7 @@ from highwater.broker.group.consumer.classic_members import (
 )
 from highwater.broker.group.consumer.events import Topics
 from highwater.broker.group.consumer.group import ConsumerGroup
+from highwater.broker.group.consumer.parts import MOST_BYTES_OF_CHANGE, encoded, size_of
 from highwater.broker.group.consumer.schemas import (
     ClassicMember,
     ClassicProtocol,
@@ -36,16 +36,11 @@ from highwater.broker.group.consumer.schemas import (
     MemberTarget,
     RecordKind,
     TargetEpoch,
-    encode_key,
-    encode_value,
 )
 from highwater.broker.group.embedded import EmbeddedSubscription, read_assignment, read_subscription
 from highwater.broker.group.events import JoinRequest, Now, Protocol
 from highwater.broker.group.members import CONSUMER, GroupMember
 from highwater.broker.group.rebalance import GroupSettings
-
-_MOST_BYTES: Final = 400_000
-"""The records of a change are one batch, together with those of whoever joins. A batch may have 1 MiB by default."""
 
 
 class MigrationPolicy(Enum):
@@ -89,8 +84,9 @@ def upgraded(classic: ClassicGroup, topics: Topics, max_size: int) -> list[Group
         assigned[member.member_id] = by_id(assignment.partitions, topics)
         owned[member.member_id] = by_id(subscription.owned, topics)
     records = _records(classic.group_id, epoch, members, _with_owned(assigned, owned))
-    if sum(len(encode_key(key)) + len(encode_value(value)) for key, value in records if value) > _MOST_BYTES:
-        return "it is too large for one batch of the log"
+    if (size := size_of(map(encoded, records))) > MOST_BYTES_OF_CHANGE:
+        most = MOST_BYTES_OF_CHANGE
+        return f"its {len(members)} members take {size} bytes in the log, and may take {most}; stop some or all of them"
     return records
 
 
@@ -166,8 +162,6 @@ def downgraded(
         assigned = group.current[member_id].assigned
         each.assignment = embedded_assignment(assigned, each.protocols[0].metadata, topic_names)
         members.append(each)
-    if sum(len(each.protocols[0].metadata) + len(each.assignment) + 100 for each in members) > _MOST_BYTES:
-        return None
     return ClassicGroup.of_members(group.group_id, settings, group.epoch, members, now)
 
 

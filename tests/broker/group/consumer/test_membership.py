@@ -375,6 +375,12 @@ def test_a_classic_group_that_cannot_become_a_consumer_group_goes_on() -> None:
     )
 
 
+def test_who_sends_what_the_log_never_takes_is_told(group: Members) -> None:
+    joining = group.beat("b")
+    group.end_append(ErrorCode.unknown_server_error)
+    assert joining[0].error_message == "the log refuses it; the broker says why"
+
+
 def test_topics_of_regular_expressions_that_the_log_refuses_come_later(
     group: Members, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,12 +8,31 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.group.consumer.events import KnownTopic
-from highwater.broker.group.consumer.group import ConsumerGroupState
-from highwater.broker.group.consumer.parts import in_parts
-from highwater.broker.group.consumer.schemas import GroupEpoch, GroupRecord, Key, RecordKind, TargetEpoch, decode_key
-from highwater.broker.group.events import Leaver
-from tests.broker.group.consumer.test_membership import Batches, Members
+from highwater.broker.group.classic import ClassicGroup
+from highwater.broker.group.consumer import event_queue, parts
+from highwater.broker.group.consumer.events import ConsumerSettings, KnownTopic
+from highwater.broker.group.consumer.group import ConsumerGroup, ConsumerGroupState
+from highwater.broker.group.consumer.membership import ConsumerMembership
+from highwater.broker.group.consumer.parts import encoded, in_parts
+from highwater.broker.group.consumer.schemas import (
+    ConsumerMember,
+    GroupEpoch,
+    GroupRecord,
+    Key,
+    RecordKind,
+    TargetEpoch,
+    decode_key,
+)
+from highwater.broker.group.counters import GroupCounters
+from highwater.broker.group.events import JoinAnswer, JoinRequest, Leaver, Now, Protocol
+from highwater.broker.group.kept import kept_groups
+from highwater.broker.group.members import GroupMember
+from highwater.broker.group.rebalance import GroupSettings
+from highwater.broker.group.settling import SettledRecords
+from highwater.broker.slices import run
+from highwater.kafka.records.record import Record, encode_batch
+from tests.broker.group.consumer.test_membership import SETTINGS, Batches, Members
+from tests.broker.group.consumer_bytes import assignment, subscription
 
 BATCH = 1024 * 1024
 """As much as a log takes by default."""
@@ -68,12 +87,12 @@ def test_topics_of_a_thousand_regular_expressions_reach_the_log() -> None:
     resolve(group)
     before = len(group.log)
     group.end_appends()
-    parts = group.log[before:]
-    assert len(parts) > 10
-    assert max(sum(len(key) + len(value or b"") for key, value in part) for part in parts) < BATCH
+    batches = group.log[before:]
+    assert len(batches) > 10
+    assert max(sum(len(key) + len(value or b"") for key, value in batch) for batch in batches) < BATCH
     assert len(group.members.group.regexes) == 1000
     assert all(len(resolved.topics) == 200 for resolved in group.members.group.regexes.values())
-    assert [RecordKind.GROUP in kinds(part) for part in parts] == [True] + [False] * (len(parts) - 1)
+    assert [RecordKind.GROUP in kinds(batch) for batch in batches] == [True] + [False] * (len(batches) - 1)
 
 
 @pytest.fixture
@@ -195,16 +214,166 @@ def test_a_removal_that_the_log_refuses_in_the_middle_can_be_asked_for_again(
     assert set(full.members.group.members) == {"stays"}
 
 
-def test_the_next_epoch_is_first_and_that_of_the_target_last() -> None:
+def test_the_next_epoch_is_first_and_that_of_the_target_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "MOST_BYTES", 50_000)
     group_epoch = GroupRecord(Key(RecordKind.GROUP, "g"), GroupEpoch(2))
     target_epoch = GroupRecord(Key(RecordKind.TARGET, "g"), TargetEpoch(2))
     gone = [
-        GroupRecord(Key(kind, "g", f"{name}" + 150_000 * "x"), None)
+        GroupRecord(Key(kind, "g", f"{name}" + 30_000 * "x"), None)
         for name in "ab"
         for kind in (RecordKind.CURRENT, RecordKind.MEMBER_TARGET, RecordKind.MEMBER)
     ]
-    assert in_parts([*gone, group_epoch, target_epoch]) == [[group_epoch, *gone[:3]], gone[3:], [target_epoch]]
-    assert in_parts([]) == []
+    group = ConsumerGroup("g")
+    target_before = GroupRecord(Key(RecordKind.TARGET, "g"), TargetEpoch(1, 77))
+    group.replay(target_before)
+    cut = run(in_parts(group, [*gone, group_epoch, target_epoch]))
+    timeless = target_before._replace(value=TargetEpoch(1, 0))
+    assert [part.records for part in cut] == [[group_epoch, timeless, *gone[:3]], gone[3:], [target_epoch]]
+    assert [part.encoded for part in cut] == [[*map(encoded, part.records)] for part in cut]
+    assert run(in_parts(group, [])) == []
+
+
+def test_what_fits_into_one_batch_is_in_the_order_of_kafka() -> None:
+    group = ManyTopics(2)
+    group.beat("a", topics=frozenset(group.names))
+    order = [key.kind for raw_key, _ in group.stores[0].records if (key := decode_key(raw_key)) is not None]
+    assert order == [
+        RecordKind.MEMBER,
+        RecordKind.GROUP,
+        RecordKind.MEMBER_TARGET,
+        RecordKind.TARGET,
+        RecordKind.CURRENT,
+    ]
+
+
+def test_a_target_of_many_members_reaches_the_log() -> None:
+    """One batch has no room for it."""
+    group = ManyTopics(7)
+    ids = [f"{index:05}-{LONG}" for index in range(7000)]
+    member = ConsumerMember(topics=frozenset(group.names))
+    records = [GroupRecord(Key(RecordKind.MEMBER, "g", member_id), member) for member_id in ids]
+    group.members.group.apply([*records, GroupRecord(Key(RecordKind.GROUP, "g"), GroupEpoch(1))], 45_000, 0)
+    answers = group.beat(ids[0], owned={}, topics=member.topics)
+    assert not answers
+    sizes = []
+    while group.stores:
+        sizes.append(sum(len(key) + len(value or b"") for key, value in group.stores[0].records))
+        group.end_append()
+    assert sum(sizes) > BATCH
+    assert max(sizes) < BATCH // 2
+    assert answers[0].error_code is ErrorCode.none
+    assert len(group.members.group.targets) == 7000
+    assert group.members.group.target_epoch == group.members.group.epoch
+
+
+class TestATargetInParts:
+    """Each name is a batch of its own."""
+
+    @pytest.fixture
+    def group(self, monkeypatch: pytest.MonkeyPatch) -> ManyTopics:
+        """Two members of twelve partitions, and a third one is about to join."""
+        group = ManyTopics(12)
+        settings = SETTINGS._replace(assignment_interval_ms=1000)
+        group.world = group.world._replace(settings=lambda _: settings)
+        group.members = ConsumerMembership(ConsumerGroup("g"), group.world)
+        for member_id in "ab":
+            group.now_ms += 1000
+            group.beat(member_id, topics=frozenset(group.names))
+            group.end_appends()
+        group.become_stable()
+        monkeypatch.setattr(parts, "MOST_BYTES", 0)
+        return group
+
+    def join(self, group: ManyTopics, member_id: str = "c") -> int:
+        """How many batches the log had before."""
+        before = len(group.log)
+        group.now_ms += 1000
+        answers = group.beat(member_id, topics=frozenset(group.names))
+        group.end_appends()
+        assert answers[0].error_code is ErrorCode.none
+        return before
+
+    def test_a_group_is_whole_after_each_part(self, group: ManyTopics) -> None:
+        before, log = self.join(group), group.log
+        assert len(log) - before > 4
+        for batches in range(before, len(log) + 1):
+            group.take_over(log[:batches])
+            group.become_stable()
+            assert len(group.members.group.owners) == 12
+
+    def test_nobody_moves_towards_a_part_of_a_target(self, group: ManyTopics) -> None:
+        """Though the interval since the last target is not over by the clock of whoever reads the group."""
+        self.join(group)
+        before, log = self.join(group, "d"), group.log
+        group.now_ms -= 500
+        for batches in range(before + 1, len(log)):
+            group.take_over(log[:batches])
+            group.beat("a", group.members.group.current["a"].epoch)
+            group.end_appends()
+            assert group.members.group.target_epoch == group.members.group.epoch, batches - before
+
+    def test_what_the_log_refuses_of_a_part_is_computed_again(self, group: ManyTopics) -> None:
+        group.now_ms += 1000
+        answers = group.beat("c", topics=frozenset(group.names))
+        group.end_append()
+        group.end_append()
+        group.end_append(ErrorCode.coordinator_not_available)
+        assert answers[0].error_code is ErrorCode.coordinator_not_available
+        assert group.beat("c", topics=frozenset(group.names)) == []
+        group.end_appends()
+        assert group.members.group.target_epoch == group.members.group.epoch
+        group.become_stable()
+        assert len(group.members.group.owners) == 12
+
+
+def classic_of(log: Batches) -> bool:
+    """Whether who reads this log finds a classic group."""
+    settled = SettledRecords()
+    for key, value in (record for batch in log for record in batch):
+        settled.latest.pop(key, None)
+        if value is not None:
+            settled.latest[key] = value
+    return "g" in kept_groups(settled).members
+
+
+def join_classic(group: Members) -> None:
+    joined: list[JoinAnswer] = []
+    protocols = (Protocol("range", subscription([])),)
+    request = JoinRequest("", "consumer", protocols, 50_000, 60_000, None, "c", "/h")
+    group.do(group.members.join(request, joined.append, group.now))
+    group.end_append()
+    assert joined[0].error_code is ErrorCode.none
+
+
+def test_a_group_becomes_classic_after_a_removal_in_several_batches(full: ManyTopics, leavers: list[Leaver]) -> None:
+    """The last one removes the whole group, so that no broker finds one of classic members alone."""
+    join_classic(full)
+    leavers.append(Leaver("stays"))
+    answers: list[ErrorCode] = []
+    before = len(full.log)
+    full.do(full.members.leave(leavers, answers.extend, full.now))
+    full.end_appends()
+    assert len(full.log) - before > 3
+    assert answers == [ErrorCode.none] * len(leavers)
+    assert full.members.successor is not None
+    assert [member.client_id for member in full.members.successor.group.members] == ["c"]
+    found = [classic_of(full.log[:batches]) for batches in range(before, len(full.log) + 1)]
+    assert found == [False] * (len(found) - 1) + [True]
+    assert len(full.loaded(full.log[:-1]).group.members) > 1
+
+
+def test_a_group_whose_change_is_too_large_remains(
+    full: ManyTopics, leavers: list[Leaver], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    join_classic(full)
+    monkeypatch.setattr(event_queue, "MOST_BYTES_OF_CHANGE", 100)
+    answers: list[ErrorCode] = []
+    full.do(full.members.leave([*leavers, Leaver("stays")], answers.extend, full.now))
+    full.end_appends()
+    assert set(answers) == {ErrorCode.none}
+    assert full.members.successor is None
+    assert len(full.members.group.members) == 1
+    assert "group g: has classic members only and remains a consumer group" in caplog.text
 
 
 def test_one_of_the_regular_expressions_that_match_the_same_is_written_again_with_the_time() -> None:
@@ -221,3 +390,48 @@ def test_one_of_the_regular_expressions_that_match_the_same_is_written_again_wit
     group.end_appends()
     ((record,),) = group.log[before:]
     assert decode_key(record[0]) == Key(RecordKind.REGEX, "g", "a|.*")
+
+
+def classic_group(count: int) -> ClassicGroup:
+    """Members of one topic, with ids as long as those of Java's consumers."""
+    members = []
+    protocols = (Protocol("range", subscription(["t"])),)
+    for index in range(count):
+        member_id = f"consumer-orders-{index:05}-{UUID(int=index)}"
+        request = JoinRequest(member_id, "consumer", protocols, 45_000, 300_000, None, "consumer-orders", "/10.0.0.1")
+        members.append(GroupMember(member_id, request))
+        members[-1].assignment = assignment({"t": [index]})
+    settings = GroupSettings(0, 10_000, str, GroupCounters())
+    return ClassicGroup.of_members("g", settings, 7, members, Now(0, 0))
+
+
+def test_a_classic_group_that_changes_fits_into_one_batch() -> None:
+    """Behind it comes who joins, with the target of all."""
+    group = Members()
+    group.partition_count = 10_000
+    world = group.world._replace(settings=_with_room)
+    for count in (100, 2000):
+        upgraded = ConsumerMembership.upgraded(classic_group(count), world, group.now)
+        assert isinstance(upgraded, ConsumerMembership)
+        group.members, group.log = upgraded, []
+        joining = group.beat("c")
+        while group.stores:
+            group.end_append()
+        assert joining[0].error_code is ErrorCode.none
+        batches = [encode_batch([Record(value, key, 0) for key, value in batch]) for batch in group.log]
+        assert max(map(len, batches)) < BATCH
+        assert len(batches) == (1 if count == 100 else 3)
+        assert len(upgraded.group.targets) == count + 1
+
+
+def test_a_classic_group_that_is_too_large_says_so() -> None:
+    group = Members()
+    group.partition_count = 10_000
+    reason = ConsumerMembership.upgraded(classic_group(4000), group.world._replace(settings=_with_room), group.now)
+    assert isinstance(reason, str)
+    assert reason.startswith("its 4000 members take 1")
+    assert reason.endswith("bytes in the log, and may take 1000000; stop some or all of them")
+
+
+def _with_room(_: str) -> ConsumerSettings:
+    return SETTINGS._replace(max_size=10_000)
