@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from multiprocessing import Pool
 
@@ -18,7 +18,7 @@ _TOLD_EVERY_S = 5
 _LINES_OF_A_FAILURE = 40
 
 
-def _judge(kind: type[History], seed: int) -> Verdict:
+def _judge(kind: Callable[..., History], seed: int) -> Verdict:
     logging.getLogger("highwater.broker").setLevel(logging.ERROR)
     verdict = kind(seed).run()
     return verdict if verdict.failure is not None else verdict._replace(history=[])
@@ -39,17 +39,23 @@ def main() -> int:
     _order_sets_alike()
     parser = argparse.ArgumentParser(prog="python -m tests.broker.simulation", description=__doc__)
     which = parser.add_mutually_exclusive_group(required=True)
+    what = parser.add_mutually_exclusive_group()
     which.add_argument("--seed", type=int, help="replay one history and tell it as it goes")
     which.add_argument("--seeds", type=_seeds, help="FIRST-END, or how many from 0 on")
-    parser.add_argument(
+    what.add_argument(
         "--processes", action="store_true", help="of one broker of several processes, with the parent's tree"
+    )
+    what.add_argument(
+        "--mixed-groups", action="store_true", help="with a group in each, whose members change its protocol"
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--verbose", action="store_true", help="with what the brokers log")
     options = parser.parse_args()
     logging.getLogger("highwater.broker").addHandler(logging.NullHandler())
     logging.getLogger("highwater.broker").propagate = False
-    kind = HostHistory if options.processes else History
+    kind: Callable[..., History] = HostHistory if options.processes else History
+    if options.mixed_groups:
+        kind = partial(History, has_acls=False, has_members=True, has_classic_members=True)
     if options.seed is not None:
         verdict = replay(kind(options.seed, is_told_at_once=True), is_verbose=options.verbose)
         print(_summary([verdict], 0))

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from random import Random
 from typing import Final, NamedTuple
+from unittest.mock import patch
 
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.zookeeper import Delete
+from highwater.broker.group.consumer import parts
 from tests.broker.simulation.access import Access
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.checker import Violation
@@ -109,6 +111,8 @@ class History:
         is_mixed = (mixing_rng.random() < 0.75) if has_classic_members is None else has_classic_members
         if has_members and is_mixed and mixing_rng.random() < 0.2:
             properties["group.consumer.migration.policy"] = "upgrade"
+        self._are_batches_small = has_members and Random(seed * 49_979_687 + 11).random() < 0.25
+        """Whether what a group appends is cut into as many batches as there can be."""
         brokers = 4 if rng.random() < 0.3 else 3
         self.replica_count = _REPLICAS
         self.cluster = self._make_cluster(brokers, properties, may_lose=may_lose)
@@ -168,7 +172,10 @@ class History:
         logger.addHandler(bugs)
         failure = None
         try:
-            with nullcontext() if self.access is None else self.access.audited():
+            with (
+                nullcontext() if self.access is None else self.access.audited(),
+                patch.object(parts, "MOST_BYTES", 0) if self._are_batches_small else nullcontext(),
+            ):
                 self._run(duration_ms, bugs)
         except Violation as violation:
             failure = str(violation)
