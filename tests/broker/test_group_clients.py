@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -240,10 +241,19 @@ def test_a_group_changes_its_protocol_while_it_is_empty(broker: RunningBroker) -
         expected = fill(broker, topic, (number + 1) * RECORDS)
 
 
-def type_of(broker: RunningBroker, group: str) -> str:
-    admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
-    found = {each.group_id: each.type.name for each in admin.list_consumer_groups().result(DEADLINE_S).valid}
-    return str(found[group])
+def type_of(broker: RunningBroker | RunningCluster, group: str) -> str | None:
+    admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": address_of(broker)})
+    found = {each.group_id: str(each.type.name) for each in admin.list_consumer_groups().result(DEADLINE_S).valid}
+    return found.get(group)
+
+
+def is_of_type(cluster: RunningCluster, group: str, kind: str) -> bool:
+    return type_of(cluster, group) == kind
+
+
+def coordinator_of(cluster: RunningCluster, group: str) -> int:
+    admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": cluster.bootstrap})
+    return int(admin.describe_consumer_groups([group])[group].result(DEADLINE_S).coordinator.id)
 
 
 @pytest.mark.parametrize("is_static", [False, True], ids=["dynamic", "static"])
@@ -403,5 +413,37 @@ def test_a_consumer_group_goes_on_while_brokers_are_killed_one_by_one(tmp_path: 
             read_until(readers, have_read_all)
             cluster.start(broker_id)
         read_until(readers, lambda: share_all(readers))
+        for reader in readers:
+            reader.consumer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_members_change_their_protocol_and_back_while_coordinators_are_killed(tmp_path: Path, strategy: str) -> None:
+    """One kill for each member that changes, just when it does."""
+    often = {"enable_auto_commit": True, "auto_commit_interval_ms": 100}
+    # A classic group that loses its coordinator before it has a new assignment has the member that left for so long.
+    classic = STRATEGIES[strategy] | {"session_timeout_ms": 6000}
+    with running_cluster(tmp_path, properties=(*PROPERTIES, "zookeeper.session.timeout.ms=6000")) as cluster:
+        expected = filled_topic(cluster, "t", replicas=3)
+        readers = [Reader(cluster, "g", "t", **often, **classic) for _ in range(3)]
+        everybody = [*readers]
+
+        def have_read_all() -> bool:
+            return share_all(readers) and set(expected) == {value for reader in everybody for value in reader.values}
+
+        read_until(readers, have_read_all)
+        for options in (CONSUMER, classic):
+            for number in range(3):
+                readers[number].consumer.close()
+                readers[number] = Reader(cluster, "g", "t", **often, **options)
+                everybody.append(readers[number])
+                killed = coordinator_of(cluster, "g")
+                cluster.kill(killed)
+                expected += fill(cluster, "t", len(expected))
+                read_until(readers, have_read_all)
+                kind = "CLASSIC" if options is classic and number == 2 else "CONSUMER"
+                read_until(readers, partial(is_of_type, cluster, "g", kind))
+                cluster.start(killed)
         for reader in readers:
             reader.consumer.close()
