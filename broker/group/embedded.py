@@ -93,8 +93,7 @@ def _read_topics(decoder: Decoder) -> frozenset[str]:
 
 
 def _read_partitions(decoder: Decoder) -> Partitions:
-    found: dict[str, frozenset[int]] = {}
+    found: dict[str, set[int]] = {}
     for _ in range(decoder.array_length(6)):
-        topic = decoder.string()
-        found[topic] = found.get(topic, frozenset()) | frozenset(decoder.int32_array() or ())
+        found.setdefault(decoder.string(), set()).update(decoder.int32_array() or ())
     return found

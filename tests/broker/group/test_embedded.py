@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,6 +66,16 @@ def test_an_assignment_with_more() -> None:
     assert nothing is not None
     assert nothing.partitions == {}
     assert read_assignment(b"\0\0\0\0") is None
+
+
+def test_a_topic_that_is_named_again_and_again_takes_no_longer() -> None:
+    """In one pass that is a fraction of a second; where each name makes a new set, it is many minutes."""
+    once = subscription([], {"t": range(300_000)}, version=1)
+    again = 100_000
+    named = once.replace(b"\0\0\0\1\0\1t", struct.pack(">i", 1 + again) + b"\0\1t", 1)
+    read = read_subscription(named + again * b"\0\1t\0\0\0\0")
+    assert read is not None
+    assert len(read.owned["t"]) == 300_000
 
 
 @given(st.binary(max_size=60))
