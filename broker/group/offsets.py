@@ -21,7 +21,6 @@ A commit with its own retention time (OffsetCommit up to v4) expires after that 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
@@ -56,7 +55,8 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
-        self._pending: Counter[TopicPartition] = Counter()
+        self._pending: dict[TopicPartition, set[int]] = {}
+        """The orders of the commits of each partition that the log has not answered yet."""
         self._undecided: dict[int, dict[TopicPartition, _Undecided]] = {}
         """The offsets in the open transaction of each producer id."""
         self._order = 0
@@ -83,17 +83,19 @@ class GroupOffsets:
 
     def begin_commit(self, partitions: Iterable[TopicPartition]) -> int:
         """Note a commit that is passed to the log. Returns the `order` for `end_commit`."""
-        self._pending.update(iter(partitions))
         self._order += 1
+        for partition in partitions:
+            self._pending.setdefault(partition, set()).add(self._order)
         return self._order
 
     def end_commit(self, order: int, offsets: Mapping[TopicPartition, CommittedOffset], *, is_written: bool) -> None:
         """Note whether the log has appended a commit. Commits must end in the order in which they began."""
         for partition, offset in offsets.items():
-            if partition not in self._pending:
+            orders = self._pending.get(partition, set())
+            if order not in orders:
                 continue  # The offset was removed during the append.
-            self._pending[partition] -= 1
-            if not self._pending[partition]:
+            orders.remove(order)
+            if not orders:
                 del self._pending[partition]
             if is_written:
                 self._commit(partition, offset, order)
@@ -149,7 +151,7 @@ class GroupOffsets:
         """Remove offsets. Returns the partitions with an offset in the log, or soon in the log."""
         removed = []
         for partition in partitions:
-            was_pending = self._pending.pop(partition, 0) > 0
+            was_pending = self._pending.pop(partition, None) is not None
             was_pending |= self._drop_undecided(partition)
             if self._committed.pop(partition, None) is not None or was_pending:
                 removed.append(partition)
