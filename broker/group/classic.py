@@ -89,7 +89,7 @@ class ClassicGroup(Rebalance):
 
     def _join_new(self, request: JoinRequest, answer: AnswerJoin, now: Now) -> None:
         instance_id = request.group_instance_id
-        new_id = f"{request.client_id if instance_id is None else instance_id}-{self._settings.new_id()}"
+        new_id = request.new_member_id(self._settings.new_id())
         if instance_id is not None and self.members.static_id(instance_id) is not None:
             self._replace_static(instance_id, new_id, request, answer, now)
         elif instance_id is None and request.must_know_member_id:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from uuid import uuid4
+from typing import Final
+from uuid import UUID, uuid4
 
 from kio.schema.errors import ErrorCode
 
@@ -34,6 +35,7 @@ from highwater.broker.runtime import Runtime
 from highwater.broker.topics.partitions import Partitions
 
 _logger = logging.getLogger(__name__)
+_SOME_UUID: Final = str(UUID(int=0))
 
 
 class GroupCoordinator:
@@ -80,7 +82,7 @@ class GroupCoordinator:
         if error is None and request.session_timeout_ms not in self._session_timeouts_ms:
             error = ErrorCode.invalid_session_timeout
         names = (
-            request.member_id,
+            request.member_id or request.new_member_id(_SOME_UUID),
             request.group_instance_id or "",
             request.protocol_type,
             *(name for name, _ in request.protocols),

@@ -41,6 +41,9 @@ class JoinRequest(NamedTuple):
     """The client supports being the leader without a new assignment (KIP-814)."""
     reason: str = "not provided"
 
+    def new_member_id(self, unique: str) -> str:
+        return f"{self.client_id if self.group_instance_id is None else self.group_instance_id}-{unique}"
+
 
 class SyncRequest(NamedTuple):
     member_id: str

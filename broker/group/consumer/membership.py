@@ -153,7 +153,7 @@ class ConsumerMembership(EventQueue):
     # Members of the classic protocol
 
     def join(self, request: JoinRequest, answer: AnswerJoin, now: Now) -> list[Effect]:
-        new_id = f"{request.group_instance_id or request.client_id}-{self._world.classic.new_id()}"
+        new_id = request.new_member_id(self._world.classic.new_id())
         if request.member_id == NO_MEMBER_ID and request.must_know_member_id:
             return [Answer(partial(answer, JoinAnswer(ErrorCode.member_id_required, new_id)))]
         member_id = request.member_id or new_id

@@ -10,12 +10,14 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.group.events import JoinAnswer, JoinRequest, Protocol
 from highwater.broker.group.offsets import CommittedOffset
 from highwater.broker.group.schemas import OffsetKey, decode_offset, encode_offset, encode_offset_key
 from highwater.broker.log.files import RealFiles
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS, OFFSETS_TOPIC
 from highwater.kafka.records.record import Record, decode_batch, encode_batch
 from tests.broker.group.asking import GroupHarness, successive_harnesses
+from tests.broker.group.consumer_bytes import subscription
 from tests.broker.handlers.harness import NO_SUCH_ID, Pending, versions
 
 T0, T1 = ("t", 0), ("t", 1)
@@ -173,6 +175,20 @@ class TestMembers:
         assert node.join(group=long, version=9).error_code == ErrorCode.invalid_group_id
         assert node.join(group="").error_code == ErrorCode.invalid_group_id
         assert node.join(version=9, group_instance_id=long).error_code == ErrorCode.invalid_request
+
+    @pytest.mark.parametrize("version", [3, 4])
+    def test_an_id_made_of_a_long_client_id_has_a_bound_too(self, node: GroupHarness, version: int) -> None:
+        """No record could hold such a member, so that its group could never store anything again."""
+        node.beat("a")
+        request = JoinRequest(
+            "", "consumer", (Protocol("range", subscription("t")),), 10_000, 60_000, client_id=32_767 * "c",
+            must_know_member_id=version >= 4,
+        )  # fmt: skip
+        for group in ("g", "classic"):
+            answers: list[JoinAnswer] = []
+            node.node.groups.join(group, request, answers.append)
+            assert [answer.error_code for answer in answers] == [ErrorCode.invalid_request]
+        assert node.beat("b").error_code == ErrorCode.none
 
     def test_who_waits_when_the_broker_stops_is_answered(self, node: GroupHarness) -> None:
         joining = node.join(node.join().member_id)
