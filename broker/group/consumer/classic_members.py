@@ -53,7 +53,7 @@ def as_heartbeat(
     if (
         subscription is None
         or len(subscription.topics) > MAX_NAMES
-        or not _agrees(group, (member_id, group.static_ids.get(request.group_instance_id or "")), protocols)
+        or not _agrees(group, (member_id, group.member_of(request.group_instance_id)), protocols)
     ):
         return ErrorCode.inconsistent_group_protocol
     owned = by_id(subscription.owned, topics)
@@ -96,7 +96,7 @@ def _is_somebody_else(group: ConsumerGroup, request: JoinRequest, owned: Assignm
 
 
 def _check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> ErrorCode | None:
-    current_id = group.static_ids.get(instance_id)
+    current_id = group.member_of(instance_id)
     if current_id is None:
         return ErrorCode.unknown_member_id
     return None if current_id == member_id else ErrorCode.fenced_instance_id

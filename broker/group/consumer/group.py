@@ -279,6 +279,10 @@ class ConsumerGroup:
         resolved = self.regexes.get(member.regex)
         return member.topics if resolved is None else member.topics | resolved.topics
 
+    def member_of(self, instance_id: str | None) -> str | None:
+        """The id of the member that a static member is now."""
+        return None if instance_id is None else self.static_ids.get(instance_id)
+
     def reads_topic(self, name: str) -> bool:
         """Whether a member subscribes to the topic."""
         return name in self.topic_counts or any(name in resolved.topics for resolved in self.regexes.values())

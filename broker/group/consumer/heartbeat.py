@@ -140,8 +140,7 @@ def heartbeat(
 
 def cannot_join(group: ConsumerGroup, request: HeartbeatRequest, settings: ConsumerSettings) -> HeartbeatAnswer | None:
     """Return why a request to join is refused, or None."""
-    instance_id = request.instance_id
-    instance = None if instance_id is None else group.static_ids.get(instance_id)
+    instance_id, instance = request.instance_id, group.member_of(request.instance_id)
     if instance is None:
         if request.member_id not in group.members and len(group.members) >= settings.max_size:
             text = f"the group has {len(group.members)} members, which is the maximum"
@@ -182,7 +181,7 @@ def is_unknown(group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatAnsw
         return refused(ErrorCode.group_id_not_found, f"there is no group {group.group_id!r}")
     instance_id = request.instance_id
     if instance_id is not None:
-        instance = group.static_ids.get(instance_id)
+        instance = group.member_of(instance_id)
         if instance is None:
             return refused(ErrorCode.unknown_member_id, f"instance {instance_id!r} is no member")
         if instance != request.member_id:
@@ -207,7 +206,7 @@ def _is_part(owned: Assignment | None, current: CurrentAssignment) -> bool:
 def _take_place(draft: Draft, request: HeartbeatRequest) -> CurrentAssignment:
     """Give a static member that comes back the place it left. Returns what the member has before this heartbeat."""
     group = draft.group
-    instance = group.static_ids.get(request.instance_id or "")
+    instance = group.member_of(request.instance_id)
     is_back = instance is not None and (
         group.current[instance].epoch == STATIC_LEAVE_EPOCH
         or (instance != request.member_id and _may_be_replaced(group, instance, request))

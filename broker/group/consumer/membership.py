@@ -272,7 +272,7 @@ class ConsumerMembership(EventQueue):
         return Decided(records, lambda now: self._answer(partial(answer, outcomes)))
 
     def _leaver_id(self, leaver: Leaver) -> str | ErrorCode:
-        by_instance = self.group.static_ids.get(leaver.group_instance_id or "")
+        by_instance = self.group.member_of(leaver.group_instance_id)
         if leaver.member_id == NO_MEMBER_ID:
             return by_instance or ErrorCode.unknown_member_id
         if leaver.member_id not in self.group.members:

@@ -350,6 +350,17 @@ def test_a_classic_member_is_not_welcomed_while_it_is_removed(group: Members, is
     assert group.members.heartbeat(member_id, "i", generation_id, group.now) is error
 
 
+def test_an_empty_instance_id_is_not_that_of_members_without_one(group: Members) -> None:
+    joined: list[JoinAnswer] = []
+    protocols = (Protocol("range", subscription(["t"])),)
+    request = JoinRequest("", "consumer", protocols, 50_000, 60_000, "", "c", "/h")
+    group.do(group.members.join(request, joined.append, group.now))
+    group.end_append()
+    group.beat("b")
+    group.end_append()
+    assert group.members.group.members.keys() == {"a", "b", joined[0].member_id}
+
+
 def test_a_classic_group_that_cannot_become_a_consumer_group_goes_on() -> None:
     """The log refuses the change, for example because the batch is too large."""
     protocols = (Protocol("range", subscription(["t"])),)
