@@ -251,8 +251,8 @@ class LogDirectory:
                 entries = self._files.list(directory)
                 if aside is not None and loader.takes_long(entries):
                     # Segments of its own, as a thread must not close what another one reads.
-                    loader.open_segments = OpenSegments()
-                    later.append((loader, found, aside.submit(loader.load, entries)))
+                    loader.open_segments = OpenSegments(1)
+                    later.append((loader, found, aside.submit(loader.load_and_close, entries)))
                     continue
                 self._take_up(loader, found, partial(loader.load, entries))
                 done += 1
@@ -265,9 +265,8 @@ class LogDirectory:
                 done += 1
         finally:
             for _, _, future in later:
-                if not future.cancel() and future.exception() is None:
-                    for segment in future.result().segments:
-                        segment.release()
+                if not future.cancel():
+                    future.exception()  # when it has ended
         if progress is not None:
             progress(len(keys), len(keys))
 

@@ -138,6 +138,13 @@ class LogLoader:
                 segment.release()
             raise
 
+    def load_and_close(self, entries: Sequence[Entry]) -> LogState:
+        """The same with all files closed: many logs may wait until somebody takes them up."""
+        state = self.load(entries)
+        for segment in state.segments:
+            segment.release()
+        return state
+
     def _load(self, sizes: Mapping[str, int], snapshots: list[int], segments: list[Segment]) -> LogState:
         leader_epochs = self._read_leader_epochs(sizes)
         log_start_offset = max(self.log_start_offset, segments[0].base_offset if segments else self.recovery_point)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,23 @@ def test_threads_find_what_one_finds(tmp_path: Path) -> None:
     load(again, 3)
     assert state(again) == found[0]
     again.close()
+
+
+def test_logs_that_wait_to_be_taken_up_have_no_file_open(tmp_path: Path) -> None:
+    """There may be more of them than the process may have descriptors."""
+    crashed(tmp_path)
+    directories = opened(tmp_path)
+    waiting = []
+    with ThreadPoolExecutor(3) as aside:
+        for directory in directories.all:
+            waiting.append(directory.loading(aside=aside))
+            next(waiting[-1])
+    locks = {tmp_path / name / ".lock" for name in "ab"}
+    assert {*open_files(tmp_path)} - {tmp_path / "a/t-0/00000000000000000000.log"} == locks
+    for load in waiting:
+        assert next(load, None) is None
+    assert sum(len(directory.logs) for directory in directories.all) == LOGS
+    directories.close()
 
 
 def test_a_failure_in_a_thread_ends_the_start_and_closes_all(tmp_path: Path) -> None:
