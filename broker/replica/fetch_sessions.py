@@ -248,7 +248,6 @@ class FetchSession:
 
     def __init__(
         self,
-        session_id: int,
         topics: Sequence[FetchTopic],
         fetched: Fetched,
         uses_topic_ids: bool,
@@ -256,7 +255,7 @@ class FetchSession:
         *,
         is_follower: bool = False,
     ) -> None:
-        self.session_id = session_id
+        self.session_id = NO_SESSION
         self.is_follower = is_follower
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = self.last_used_ms = now_ms
@@ -395,14 +394,15 @@ class FetchSessions:
             return ErrorCode.invalid_fetch_session_epoch
         if session.uses_topic_ids != uses_topic_ids:
             return ErrorCode.fetch_session_topic_id_error
-        session.update(topics, forgotten)
-        if not len(session):
-            del self._sessions[session_id]
-            return FetchContext(())
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session_id)
-        session.next_epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
-        return _IncrementalFetch(session, session.next_epoch)
+        session.next_epoch = next_epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
+        # A long request gives way in this, and somebody else may need the slot.
+        session.update(topics, forgotten)
+        if not len(session):
+            self._sessions.pop(session_id, None)
+            return FetchContext(())
+        return _IncrementalFetch(session, next_epoch)
 
     def create(
         self,
@@ -415,18 +415,21 @@ class FetchSessions:
     ) -> int:
         """Keep a session that begins with this answer; returns its id, or NO_SESSION if there is no room."""
         partition_count = sum(len(answers) for _, answers in fetched)
-        if len(self._sessions) >= self._slots and not self._evict(partition_count, now_ms, is_follower):
+        if not self._make_room(partition_count, now_ms, is_follower):
             return NO_SESSION
-        session_id = self._random.randint(1, _MAX_SESSION_ID)
-        while session_id in self._sessions:
-            session_id = self._random.randint(1, _MAX_SESSION_ID)
-        self._sessions[session_id] = FetchSession(
-            session_id, topics, fetched, uses_topic_ids, now_ms, is_follower=is_follower
-        )
-        return session_id
+        session = FetchSession(topics, fetched, uses_topic_ids, now_ms, is_follower=is_follower)
+        # Again, as a long request gave way in this.
+        if not self._make_room(partition_count, now_ms, is_follower):
+            return NO_SESSION
+        while not session.session_id or session.session_id in self._sessions:
+            session.session_id = self._random.randint(1, _MAX_SESSION_ID)
+        self._sessions[session.session_id] = session
+        return session.session_id
 
-    def _evict(self, partition_count: int, now_ms: int, is_follower: bool) -> bool:
-        """End a session to make room for one of so many partitions; returns whether that was possible."""
+    def _make_room(self, partition_count: int, now_ms: int, is_follower: bool) -> bool:
+        """Whether a slot is free for a session of so many partitions, maybe as another session ends for it."""
+        if len(self._sessions) < self._slots:
+            return True
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False

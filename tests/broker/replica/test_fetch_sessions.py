@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.replica.fetch_sessions import EVICTION_MS, FetchContext, FetchSessions, SessionAnswer
 from highwater.kafka.protocol.fetch import FetchPartition, FetchTopic, PartitionFetched
+from highwater.kafka.turn import running
 
 
 def wanted(*partitions: tuple[str, int], offset: int = 0) -> list[FetchTopic]:
@@ -252,3 +255,54 @@ def test_a_client_of_a_session_knows_what_one_without_would_know(
                 known[topic, entry.partition] = entry.high_watermark
         for key in followed:
             assert known[key] == watermarks.get(key, 0)
+
+
+MANY = wanted(*(("many", index) for index in range(100)))
+
+
+@pytest.fixture
+def gives_way(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
+    """Has the next long request give way once, to what this is called with."""
+
+    def to(others: Callable[[], Any]) -> None:
+        def give_way() -> None:
+            monkeypatch.setattr(running, "turn", None)
+            others()
+
+        monkeypatch.setattr(running, "turn", SimpleNamespace(give_way=give_way))
+
+    return to
+
+
+def test_a_session_that_goes_on_gives_its_slot_to_nobody_meanwhile(
+    gives_way: Callable[[Callable[[], Any]], None],
+) -> None:
+    sessions = FetchSessions(1)
+    client, other = Client(sessions), Client(sessions)
+    client.fetch(MANY)
+    client.now_ms = other.now_ms = EVICTION_MS + 1
+    gives_way(lambda: other.fetch(wanted(("a", 0))))
+    assert told(client.fetch(MANY)) == [("many", index) for index in range(100)]
+    assert (len(sessions), other.session_id) == (1, 0)
+
+
+def test_a_session_ends_while_it_forgets_its_last_partition(gives_way: Callable[[Callable[[], Any]], None]) -> None:
+    sessions = FetchSessions(1)
+    client = Client(sessions)
+    client.fetch(MANY)
+    gives_way(lambda: sessions.open(client.session_id, -1, [], (), uses_topic_ids=False, now_ms=0))
+    assert client.fetch(MANY, [("many", index) for index in range(100)])[1] == 0
+    assert not len(sessions)
+
+
+def test_sessions_that_begin_together_take_no_more_than_the_slots(
+    gives_way: Callable[[Callable[[], Any]], None],
+) -> None:
+    sessions = FetchSessions(1)
+    client, other = Client(sessions), Client(sessions)
+    gives_way(lambda: other.fetch(wanted(("a", 0))))
+    context = client.begin(MANY)
+    assert not isinstance(context, ErrorCode)
+    answer = context.answer(read(MANY), 0)
+    assert len(sessions) == 1
+    assert (answer[1], other.epoch) == (0, 1)
