@@ -329,11 +329,12 @@ def _untold(cluster: Cluster, targets: Assignment) -> set[Partition]:
 
 
 def _cancel(cluster: Cluster, plan: Assignment, as_json: bool, *, preserve_throttles: bool) -> None:
-    moving = [place for place in _moving(cluster) if place in plan]
+    moves = _moving(cluster)
+    moving = [place for place in moves if place in plan]
     if moving:
         _alter(cluster, dict.fromkeys(moving))
     if not preserve_throttles:
-        _take_throttle_back(cluster, {topic for topic, _ in plan})
+        _take_throttle_back(cluster, {topic for topic, _ in plan}, len(moves) - len(moving))
     if as_json:
         print_json({"cancelled": [{"topic": topic, "partition": partition} for topic, partition in sorted(moving)]})
     else:
@@ -349,7 +350,7 @@ def _verify(cluster: Cluster, plan: Assignment, as_json: bool, *, preserve_throt
     }
     is_over = "moving" not in states.values()
     if is_over and not preserve_throttles:
-        _take_throttle_back(cluster, {topic for topic, _ in plan})
+        _take_throttle_back(cluster, {topic for topic, _ in plan}, len(moving))
     if as_json:
         print_json([_entry(place, current.get(place, [])) | {"state": states[place]} for place in sorted(plan)])
     else:
@@ -410,7 +411,11 @@ def _throttled_topics(cluster: Cluster) -> set[str]:
     return {name for name, values in settings.items() if any(key in values and values[key].value for key in REPLICAS)}
 
 
-def _take_throttle_back(cluster: Cluster, of_topics: Iterable[str]) -> None:
+def _take_throttle_back(cluster: Cluster, of_topics: Iterable[str], others: int = 0) -> None:
+    """`others`: how many partitions still move, so that the throttle stays for them."""
+    if others:
+        typer.echo(f"The throttle stays, as other partitions are moving ({others}).", err=True)
+        return
     topics = [topic for topic in of_topics if topic in cluster.metadata.topics]
     settings: dict[tuple[Any, str], dict[str, str | None]] = {
         (ResourceType.TOPIC, topic): dict.fromkeys(REPLICAS) for topic in topics
