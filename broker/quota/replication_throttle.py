@@ -16,7 +16,7 @@ from highwater.broker.settings.config import BrokerConfig, TopicConfig
 from highwater.broker.settings.property_row import INT64_MAX
 
 _EVERY_REPLICA: Final = "*"
-THROTTLED_REPLICA: Final = re.compile(r"([0-9]+):([0-9]+)")
+THROTTLED_REPLICA: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
 
 
 class ReplicationThrottle:

@@ -106,7 +106,7 @@ TOPIC_PROPERTIES: Final = {
         ),
         _topic(in_a_cluster("unclean.leader.election.enable", BOOLEAN, False), "unclean.leader.election.enable"),
         *(
-            _topic(in_a_cluster(name, LIST, "")._replace(item_pattern=re.compile(r"\*|[0-9]+:[0-9]+")))
+            _topic(in_a_cluster(name, LIST, "")._replace(item_pattern=re.compile(r"\*|[0-9]{1,10}:[0-9]{1,10}")))
             for name in ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
         ),
         _topic(no_effect("message.downconversion.enable", BOOLEAN, True, ONE_BATCH_FORMAT)),

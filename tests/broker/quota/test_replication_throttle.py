@@ -13,7 +13,7 @@ def throttle(bytes_per_second: int = 100) -> ReplicationThrottle:
 
 def test_only_replicas_of_this_broker_that_are_named_are_throttled() -> None:
     made = throttle()
-    made.set_throttled("t", ["1:7", "2:7", "3:8", ""], broker_id=7)
+    made.set_throttled("t", ["1:7", "2:7", "3:8", "", f"4:{5_000 * '7'}"], broker_id=7)
     assert made.is_active
     assert [index for index in range(5) if made.is_throttled("t", index)] == [1, 2]
     assert not made.is_throttled("u", 1)

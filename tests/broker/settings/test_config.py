@@ -155,6 +155,9 @@ def test_topics_take_the_brokers_values_in_kafkas_order_of_precedence() -> None:
         ({"remote.storage.enable": "true"}, "not supported"),
         ({"compression.type": "brotli"}, "is not one of uncompressed, zstd"),
         ({"leader.replication.throttled.replicas": "0:1,1"}, "'1' is not of the form"),
+        # A number that Python refuses to read would fail wherever the topic is taken up.
+        ({"leader.replication.throttled.replicas": f"{5_000 * '9'}:1"}, "is not of the form"),
+        ({"follower.replication.throttled.replicas": f"0:{5_000 * '9'}"}, "is not of the form"),
     ],
 )
 def test_bad_topic_overrides(overrides: dict[str, str | None], reason: str) -> None:
