@@ -41,6 +41,11 @@ _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+# Over TCP, each task waits 40 ms for an acknowledgement that the kernel delays (Nagle): Java sends to Python's workers
+# in small pieces.
+_UNIX_SOCKETS: Final = "spark.python.unix.domain.socket"
+_SOCKET_FOLDER_BYTES_MAX: Final = 61
+"""Spark allows no more, because the path of a Unix socket has at most 107 bytes (unix(7))."""
 _LOOPBACK: Final = "127.0.0.1"
 _DRIVER_ADDRESSES: Final = ("spark.driver.host", "spark.driver.bindAddress")
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
@@ -94,7 +99,7 @@ def running_spark(
     within_s: how long the master may take to accept the application. Raises UsageError.
     """
     with contextlib.ExitStack() as cleanup:
-        scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="highwater-spark-")))
+        scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="highwater-")))
         found = _checked(master, java, scratch)
         log = log or scratch / "spark.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +117,7 @@ def running_spark(
 
 def check_start(master: str, java: FindJava = find_spark_java) -> None:
     """Find what keeps Spark from starting, as far as that is known without a start. Raises UsageError."""
-    with tempfile.TemporaryDirectory(prefix="highwater-spark-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="highwater-") as scratch:
         _checked(master, java, Path(scratch))
 
 
@@ -126,11 +131,15 @@ def _checked(master: str, java: FindJava, scratch: Path) -> Java:
 
 
 def _all_settings(name: str, master: str, settings: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    local = master.startswith("local")
     # One of the two alone would be combined with loopback, which the other address does not reach.
-    on_loopback = master.startswith("local") and settings.keys().isdisjoint(_DRIVER_ADDRESSES)
+    on_loopback = local and settings.keys().isdisjoint(_DRIVER_ADDRESSES)
+    fits = len(os.fsencode(scratch)) <= _SOCKET_FOLDER_BYTES_MAX
     return {
         **_SETTINGS,
         **(dict.fromkeys(_DRIVER_ADDRESSES, _LOOPBACK) if on_loopback else {}),
+        # Other hosts have no such folder.
+        **({f"{_UNIX_SOCKETS}.enabled": "true", f"{_UNIX_SOCKETS}.dir": str(scratch)} if local and fits else {}),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         **settings,

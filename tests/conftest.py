@@ -100,8 +100,11 @@ pytest_runtest_protocol.__code__ = pytest_runtest_protocol.__code__.replace(co_s
 
 @pytest.fixture(scope="session", autouse=True)
 def _temporary_files(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[None]:
-    """Let temporary files of tests and of their processes, killed ones too, be where pytest removes them."""
-    scratch = tmp_path_factory.mktemp("temporary")
+    """Let temporary files of tests and of their processes, killed ones too, be where pytest removes them.
+
+    The name is short because Spark's Unix sockets are in it, whose folder has a path of 61 bytes at most.
+    """
+    scratch = tmp_path_factory.mktemp("t", numbered=False)
     with pytest.MonkeyPatch.context() as patch:
         # Tests end processes and never the host, so that what the kernel has is as good as on the disk.
         patch.setattr(os, "fsync", lambda descriptor: None)

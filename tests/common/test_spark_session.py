@@ -7,6 +7,7 @@ import shlex
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +68,26 @@ def test_each_session_of_a_process_has_a_jvm_and_settings_of_its_own(tmp_path: P
                 spark_session("other", "local[1]").__enter__()
             assert spark.range(3).count() == 3
     assert not any(jvm.is_running() for jvm in jvms)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("path_bytes", "has_unix_sockets"), [(42, True), (43, False)])
+def test_workers_are_on_unix_sockets_where_the_path_fits(
+    path_bytes: int, has_unix_sockets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        folder = Path(short) / ("t" * (path_bytes - len(short) - 1))
+        folder.mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(folder))
+        with spark_session("name", "local[1]") as spark:
+            ((enabled, place),) = spark.sparkContext.parallelize([0], 1).map(_worker_sockets).collect()
+            assert enabled == has_unix_sockets
+            if enabled:
+                assert Path(place).parent == folder
+                assert stat.S_IMODE(Path(place).stat().st_mode) == 0o700
+
+
+def _worker_sockets(_: int) -> tuple[bool, str]:
+    """Of Spark's worker: whether it is on Unix sockets, and their folder."""
+    enabled = os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "").lower() == "true"
+    return enabled, os.environ.get("PYTHON_WORKER_FACTORY_SOCK_DIR", "")
