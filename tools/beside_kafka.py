@@ -22,6 +22,7 @@ from highwater.bench.commands.common import one_line_errors
 from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.workload.layers import merged, read_with_includes
 from highwater.common.child_process import HIGHWATER
+from highwater.common.compiled import machine_code
 from highwater.common.errors import UsageError
 from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_USAGE
 from highwater.common.quantities import parse_count
@@ -96,6 +97,8 @@ def compare(
                 raise UsageError("--render needs --results DIR, with the results of an earlier run")
             results = Path("results") / f"bench-broker-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         wanted = [name for name in WORKLOADS if not only or name in only]
+        if python and not render and (why := machine_code()[1]):
+            raise UsageError(f"--python beside itself: the hot modules run as Python ({why})")
         failed = []
         if not render:
             with busy_neighbour(neighbour) as beside:

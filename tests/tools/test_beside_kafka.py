@@ -7,6 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from highwater.bench.trials.plan import make_plan
 from highwater.bench.workload.layers import read_with_includes
@@ -14,6 +15,7 @@ from highwater.bench.workload.specification import load_specification
 from highwater.bench.workload.system import HighwaterUnderTest
 from highwater.common.errors import UsageError
 from tests.waiting import wait_until
+from tools import beside_kafka
 from tools.beside_kafka import (
     _CHECKOUT,
     _FOLDER,
@@ -97,6 +99,15 @@ def test_a_neighbour_is_there_while_it_is_wanted() -> None:
         share_taken = neighbour.measure()
         wait_until(lambda: share_taken() > 0, "the neighbour works")
     assert not process.is_running()
+
+
+def test_python_beside_python_is_no_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside_kafka, "machine_code", lambda: (None, "make setup makes machine code"))
+    done = CliRunner().invoke(beside_kafka.app, ["--python", "--only", "produce"])
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "error: --python beside itself: the hot modules run as Python (make setup makes machine code)\n",
+    )
 
 
 def test_the_page_tells_what_a_neighbour_took(tmp_path: Path) -> None:
