@@ -52,6 +52,7 @@ MODULES: Final = (
     "highwater.kafka.protocol.primitives",
     "highwater.kafka.protocol.produce",
     "highwater.kafka.protocol.produce_run",
+    "highwater.kafka.protocol.produce_run_reader",
     "highwater.kafka.records.batch",
     "highwater.kafka.records.produced",
     "highwater.kafka.records.record",

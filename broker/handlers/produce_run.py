@@ -1,9 +1,11 @@
-"""Handles Produce requests to one partition that came together as one: one write, one answer.
+"""Handles Produce requests that came together as one: one write for each partition, one answer.
 
 `ProduceRuns.take` does for such a run what `produce` does request for request. A request about which anything is
-unusual is left to the dispatcher, which handles it alone. So a run is appended only if none of its batches can be
-refused or may be there already. Quotas, rules for single records, transactions and LogAppendTime leave each request
-alone.
+unusual is left to the dispatcher, which handles it alone. So a batch is in a run only if it cannot be refused, nor be
+there already. Quotas, rules for single records, transactions and LogAppendTime leave each request alone.
+
+If a write fails, all batches of the run for that partition get the error. The answers go out once each batch is as safe
+as its acks ask, or has failed.
 
 Metrics count each request: its work is an equal share of the time that the run takes, and the rest is time in the
 queue.
@@ -12,24 +14,27 @@ queue.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import Timer
-from highwater.broker.handlers.shared.reply import Answered, Client, Deferred, PendingResponse
+from highwater.broker.handlers.shared.reply import Answered, Client, CloseConnection, Deferred, PendingResponse
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.kafka.acl import Operation, ResourceType
 from highwater.kafka.protocol.apis import PRODUCE
 from highwater.kafka.protocol.frame import LENGTH_BYTES, Part
-from highwater.kafka.protocol.produce_run import MOST_REQUESTS, ProduceRun, ProduceShape, read_run, shape_of
+from highwater.kafka.protocol.produce_run import PartitionRun, ProduceRun, ProduceShape
+from highwater.kafka.protocol.produce_run_reader import RunReader
 from highwater.kafka.records.batch import TimestampType
 
 _WRITE_TOPIC: Final = (Operation.WRITE, ResourceType.TOPIC)
 _LEAST_BYTES: Final = 64
 """A Produce with a batch is longer."""
+_Begun: TypeAlias = tuple[Partition, PartitionRun]
 
 
 class ProduceRuns:
@@ -47,12 +52,10 @@ class ProduceRuns:
         """Append and answer the run at the front of what a client has sent.
 
         Returns where the next request begins, and the answers. None if the first request is to be handled alone.
+        Raises CloseConnection.
         """
         # The key of Produce is 0.
         if end - start < _LEAST_BYTES or buffer[start + LENGTH_BYTES] or buffer[start + LENGTH_BYTES + 1]:
-            return None
-        if client.single_produces:
-            client.single_produces -= 1
             return None
         started_ns = self._clock.monotonic_ns()
         node, authentication, quotas = self._node, client.authentication, self._quotas
@@ -60,14 +63,56 @@ class ProduceRuns:
             return None
         if authentication is not None and not authentication.has_session(started_ns // 1_000_000):
             return None
-        shape = client.produce_shape
-        index = -1 if shape is None else shape.partition_of(buffer, start, end)
-        if index < 0:
-            shape = client.produce_shape = shape_of(buffer[start + LENGTH_BYTES : end])
-            index = -1 if shape is None else shape.partition_of(buffer, start, end)
-        if shape is None or index < 0:
+        now_ms = self._clock.now_ms()
+        begun: list[_Begun] = []
+        begin = partial(self._begin, begun, client, now_ms)
+        reader = RunReader(
+            buffer, start, end, client.produce_shape, begin, most_frame_bytes=most_frame_bytes, now_ms=now_ms
+        )
+        run = reader.read()
+        shape = client.produce_shape = reader.shape
+        if run is None or shape is None:
             return None
-        partition = node.partitions.find(shape.topic, index)
+        acks = shape.acks
+        waiting: list[_Begun] = []
+        for partition, part in begun:
+            if not part.batches:
+                continue
+            partition.counters.produces += len(part.batches)
+            if error := partition.append_run(part, acks, now_ms):
+                partition.counters.failed_produces += self._fail(part, error, 0)
+            elif acks and not partition.is_acknowledged(part.next_offset - 1, acks):
+                waiting.append((partition, part))
+        if node.acls is not None:
+            node.counters.authorizations_asked += run.topic_count
+        handled_ns = self._clock.monotonic_ns()
+        self._counters.handled_together(
+            shape.version, run.request_count, received_ns, started_ns, handled_ns, not waiting
+        )
+        if not acks:
+            for partition, part in begun:
+                if part.error:
+                    raise CloseConnection(
+                        f"produce with acks=0 to {partition.topic}-{partition.index}: {part.error.name}"
+                    )
+            return run.end, []
+        if waiting:
+            return run.end, self._answers_when_safe(shape, run, waiting, received_ns)
+        return run.end, [shape.answers(run)]
+
+    def _begin(
+        self,
+        begun: list[_Begun],
+        client: Client,
+        now_ms: int,
+        acks: int,
+        topic: str | UUID,
+        index: int,
+        producer_id: int,
+    ) -> PartitionRun | None:
+        """Begin the part of a run for one partition; None if its batches are to be handled alone."""
+        node = self._node
+        partition = node.partitions.find(topic, index)
         if partition is None or partition.topic in INTERNAL_TOPICS:
             return None
         config = partition.log.config
@@ -77,68 +122,50 @@ class ProduceRuns:
             permissions = client.permissions(node.acls.authorizer)
             if not permissions.answers(_WRITE_TOPIC)[partition.topic]:
                 return None
-        now_ms = self._clock.now_ms()
-        run = read_run(
-            buffer,
-            start,
-            end,
-            shape,
-            most_frame_bytes=most_frame_bytes,
-            most_batch_bytes=config.max_message_bytes,
-            now_ms=now_ms,
-        )
-        if run is None:
-            return None
-        count = len(run.batches)
-        acks = shape.acks
-        base_offset = partition.append_run(run, acks, now_ms)
-        if base_offset is None:
-            # The next one may be longer, but not much work is done twice where none can be appended.
-            client.single_produces = min(count, 1 << client.refused_runs) - 1
-            client.refused_runs = min(client.refused_runs + 1, MOST_REQUESTS.bit_length())
-            return None
-        client.refused_runs = 0
-        partition.counters.produces += count
-        if node.acls is not None:
-            node.counters.authorizations_asked += count
-        last_offset = base_offset + run.record_count - 1
-        is_answered = not acks or partition.is_acknowledged(last_offset, acks)
-        handled_ns = self._clock.monotonic_ns()
-        self._counters.handled_together(shape.version, count, received_ns, started_ns, handled_ns, is_answered)
-        if not acks:
-            return run.end, []
-        if is_answered:
-            return run.end, [shape.answers(run, base_offset, partition.log.log_start_offset)]
-        return run.end, self._answers_when_safe(partition, shape, run, base_offset, received_ns)
+        part = partition.begin_run(acks, producer_id, now_ms)
+        if part is not None:
+            begun.append((partition, part))
+        return part
+
+    def _fail(self, part: PartitionRun, error: ErrorCode, safe_offset: int) -> int:
+        """Answer the error for what is not before `safe_offset`; returns how many batches that are."""
+        count = part.fail(error, safe_offset)
+        for _ in range(count):
+            self._node.counters.failed(PRODUCE, error)
+        return count
 
     def _answers_when_safe(
-        self, partition: Partition, shape: ProduceShape, run: ProduceRun, base_offset: int, received_ns: int
+        self, shape: ProduceShape, run: ProduceRun, waiting: list[_Begun], received_ns: int
     ) -> PendingResponse:
         """The answers once all is safe; what is not by the time-out, or at the end of the role, gets an error."""
-        node, acks, count = self._node, shape.acks, len(run.batches)
+        node, acks = self._node, shape.acks
         run.let_go()
         deferred = Deferred()
+        undecided = set(range(len(waiting)))
         timer: Timer | None = None
-        log_start_offset = partition.log.log_start_offset
-        is_decided = False
 
-        def decide(error: ErrorCode) -> None:
-            nonlocal is_decided
-            if is_decided:
+        def decide(slot: int, error: ErrorCode) -> None:
+            if slot not in undecided:
                 return
-            is_decided = True
-            if timer is not None:
-                timer.cancel()
-            safe_offset = partition.high_watermark if acks == -1 else partition.safe_end_offset
-            for _ in range(run.unsafe_count(base_offset, safe_offset)):
-                node.counters.failed(PRODUCE, error)
-            deferred.complete([shape.answers(run, base_offset, log_start_offset, safe_offset, error)])
+            undecided.discard(slot)
+            if error:
+                partition, part = waiting[slot]
+                self._fail(part, error, partition.high_watermark if acks == -1 else partition.safe_end_offset)
+            if not undecided:
+                if timer is not None:
+                    timer.cancel()
+                deferred.complete([shape.answers(run)])
+
+        def give_up() -> None:
+            for slot in tuple(undecided):
+                decide(slot, ErrorCode.request_timed_out)
 
         def frame(answered: Answered) -> list[Part]:
-            self._counters.total.observe(self._clock.monotonic_ns() - received_ns, count)
+            self._counters.total.observe(self._clock.monotonic_ns() - received_ns, run.request_count)
             return cast(list[Part], answered)
 
         if node.member is not None:
-            timer = node.scheduler.call_later(max(shape.timeout_ms, 0), partial(decide, ErrorCode.request_timed_out))
-        partition.when_acknowledged(base_offset + run.record_count - 1, decide, acks)
+            timer = node.scheduler.call_later(max(shape.timeout_ms, 0), give_up)
+        for slot, (partition, part) in enumerate(waiting):
+            partition.when_acknowledged(part.next_offset - 1, partial(decide, slot), acks)
         return PendingResponse(deferred, frame)

@@ -55,7 +55,10 @@ class OffsetIndex:
         return [(self._base_offset + offset, at) for offset, at in zip(self._offsets, self._positions, strict=True)]
 
     def is_full(self, max_bytes: int) -> bool:
-        return len(self._offsets) >= max_bytes // ENTRY_SIZE
+        return self.entries_left(max_bytes) <= 0
+
+    def entries_left(self, max_bytes: int) -> int:
+        return max_bytes // ENTRY_SIZE - len(self._offsets)
 
     def append(self, offset: int, position: int) -> None:
         self._offsets.append(offset - self._base_offset)

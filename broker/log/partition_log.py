@@ -40,10 +40,10 @@ from highwater.broker.log.recovery import (
 )
 from highwater.broker.log.replicated_batches import runs_of_batches
 from highwater.broker.log.retention import count_expired
-from highwater.broker.log.segment import Segment
+from highwater.broker.log.segment import NO_LIMIT, Segment
 from highwater.broker.log.segment_list import SegmentList
 from highwater.broker.log.segment_names import SNAPSHOT_SUFFIX, file_name
-from highwater.kafka.protocol.produce_run import ProduceRun
+from highwater.kafka.protocol.produce_run import PartitionRun
 from highwater.kafka.records.batch import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -188,39 +188,38 @@ class PartitionLog:
             self._unflushed.dirty_since_ms = now_ms
         return Appended(base_offset, last_offset, now_ms if takes_broker_time else NO_TIMESTAMP, duplicate=False)
 
-    def append_run(self, run: ProduceRun, *, leader_epoch: int, now_ms: int) -> int | None:
-        """Stamp the batches of a run, and append them in one write; returns the offset of the first record.
+    def begin_run(self, index: int, producer_id: int, now_ms: int) -> PartitionRun | None:
+        """A run for batches of one producer; None if each is to be appended alone.
 
-        None if they are to be appended one by one, as one of them may begin a segment, repeat a batch or be refused.
-        Nothing has changed then, nor after an OSError.
+        It takes none that would begin a segment, repeat a batch or be refused.
         """
-        base_offset, segment, states = self.log_end_offset, self._segments.active, self.producer_states
-        end_offset = base_offset + run.record_count
-        has_producer = run.producer_id != NO_PRODUCER_ID
-        if not segment.takes(self.config, run, end_offset - 1, now_ms) or (
-            has_producer and not states.continue_in(run)
-        ):
+        config, end_offset = self.config, self.log_end_offset
+        before_flush = config.flush_messages - self.unflushed_messages
+        # Batches before the one that asks for a flush are safe at once, the others are not.
+        last_offset = end_offset + before_flush - 2 if before_flush > 1 else NO_LIMIT
+        room = self._segments.active.room(config, last_offset, now_ms)
+        if room is None:
             return None
-        offset = base_offset
+        run = PartitionRun(index, end_offset, self.log_start_offset, config.max_message_bytes, room)
+        if producer_id != NO_PRODUCER_ID and not self.producer_states.begin_run(run, producer_id):
+            return None
+        return run
+
+    def append_run(self, run: PartitionRun, *, leader_epoch: int, now_ms: int) -> None:
+        """Stamp the batches of a run, and append them in one write. Nothing has changed after an OSError."""
+        assert run.base_offset == self.log_end_offset, "nothing was appended since the run began"
         for batch in run.batches:
-            assign(batch.records, 0, offset, leader_epoch)
-            offset += batch.last_offset_delta + 1
-        try:
-            segment.append_run(run, base_offset)
-        except OSError:
-            for batch in run.batches:
-                assign(batch.records, 0, 0, leader_epoch)  # as it came
-            raise
-        self.log_end_offset = end_offset
+            assign(batch.records, 0, batch.base_offset, leader_epoch)
+        self._segments.active.append_run(run)
+        self.log_end_offset = run.next_offset
         self.size_bytes += run.size_bytes
-        if has_producer:
-            states.append_run(run, base_offset, append_ms=now_ms)
+        if run.producer_id != NO_PRODUCER_ID:
+            self.producer_states.append_run(run, append_ms=now_ms)
         if leader_epoch > self.leader_epochs.latest:
-            self.leader_epochs.assign(leader_epoch, base_offset)
+            self.leader_epochs.assign(leader_epoch, run.base_offset)
         self._is_changed = True
         if self._unflushed.dirty_since_ms is None:
             self._unflushed.dirty_since_ms = now_ms
-        return base_offset
 
     def append_marker(self, marker: TransactionMarker, *, leader_epoch: int, now_ms: int) -> Appended | ErrorCode:
         """End a transaction. The marker is appended even if the transaction has no batch here: it fences old epochs.

@@ -47,7 +47,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.errors import CorruptSnapshot
 from highwater.broker.log.transaction_index import AbortedTransaction
-from highwater.kafka.protocol.produce_run import MOST_DELTA, ProduceRun
+from highwater.kafka.protocol.produce_run import MOST_DELTA, PartitionRun
 from highwater.kafka.records.batch import MAX_SEQUENCE, NO_TIMESTAMP, BatchHeader, add_to_sequence
 from highwater.kafka.records.checksum import crc32c
 from highwater.kafka.records.record import HIGHEST_EPOCH, TRANSACTIONS_2, EndMarker, TransactionMarker
@@ -264,32 +264,30 @@ class ProducerStates:
                 self._open[base_offset] = header.producer_id
                 self.first_unstable_offset = min(self.first_unstable_offset, base_offset)
 
-    def continue_in(self, run: ProduceRun) -> bool:
-        """Whether the batches of a run follow those of their producer, so that `check` returns None for each."""
-        state = self._states.get(run.producer_id)
-        if state is None or self._refused or state.epoch != run.producer_epoch:
+    def begin_run(self, run: PartitionRun, producer_id: int) -> bool:
+        """Note in a run which batches follow those of the producer: `check` returns None for each. False if none do."""
+        state = self._states.get(producer_id)
+        if (
+            state is None
+            or self._refused
+            or state.transaction_first_offset != NO_OFFSET
+            or any(batch.offset_delta > MOST_DELTA for batch in state.batches)
+        ):
             return False
         last_sequence = state.last_sequence
-        expected = 0 if last_sequence in (NO_SEQUENCE, MAX_SEQUENCE) else last_sequence + 1
-        return (
-            run.base_sequence == expected
-            and state.transaction_first_offset == NO_OFFSET
-            and all(batch.offset_delta <= MOST_DELTA for batch in state.batches)
-        )
+        run.producer_id, run.producer_epoch = producer_id, state.epoch
+        run.base_sequence = 0 if last_sequence in (NO_SEQUENCE, MAX_SEQUENCE) else last_sequence + 1
+        return True
 
-    def append_run(self, run: ProduceRun, base_offset: int, *, append_ms: int) -> None:
-        """Note the batches of a run that `continue_in` has found to fit."""
+    def append_run(self, run: PartitionRun, *, append_ms: int) -> None:
+        """Note the batches of a run that `begin_run` has begun."""
         state = self._states[run.producer_id]
-        end_offset = base_offset + run.record_count
         for batch in run.batches[-BATCHES_KEPT:]:
-            end_offset -= batch.last_offset_delta + 1
-        for batch in run.batches[-BATCHES_KEPT:]:
-            delta, timestamp_ms = batch.last_offset_delta, batch.max_timestamp_ms
-            last_offset = end_offset + delta
-            last_sequence = add_to_sequence(run.base_sequence, last_offset - base_offset)
+            last_offset, timestamp_ms = batch.last_offset, batch.max_timestamp_ms
+            last_sequence = add_to_sequence(run.base_sequence, last_offset - run.base_offset)
+            delta = last_offset - batch.base_offset
             state.batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp_ms))
             state.last_timestamp_ms = timestamp_ms
-            end_offset = last_offset + 1
         state.last_append_ms = append_ms
 
     def end_transaction(

@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from highwater.broker.log import offset_index, time_index
 from highwater.broker.log.batch_walk import BAD_CRC, OBSERVE, OUT_OF_ORDER, WHOLE
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import CorruptIndex, NotCached
@@ -30,7 +29,7 @@ from highwater.broker.log.segment_indexes import SegmentIndexes
 from highwater.broker.log.segment_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, SegmentNames
 from highwater.broker.log.time_index import TimeIndex
 from highwater.broker.log.transaction_index import AbortedTransaction, TransactionIndex
-from highwater.kafka.protocol.produce_run import ProduceRun
+from highwater.kafka.protocol.produce_run import PartitionRun, Room
 from highwater.kafka.records.batch import (
     CREDIBLE_MS,
     HEADER_SIZE,
@@ -44,6 +43,7 @@ from highwater.kafka.records.compress import DEFAULT_LIMIT_BYTES
 from highwater.kafka.records.record import let_go, unfolded_records
 from highwater.kafka.records.record_times import HeaderBudget, first_record_from
 
+NO_LIMIT: Final = 2**63 - 1
 _MOST_READERS: Final = 8
 """For how many readers a segment notes where they go on."""
 _TAIL_BYTES: Final = 64 * 1024
@@ -154,7 +154,6 @@ class Segment(SegmentFile):
         """
         if self.size_bytes == 0:
             return False
-        jitter_ms = config.segment_jitter_ms and int(self._jitter * min(config.segment_jitter_ms, config.segment_ms))
         first_ms = self._first_batch_timestamp_ms
         if first_ms is None:
             first_ms = self.first_batch_timestamp_ms
@@ -164,10 +163,35 @@ class Segment(SegmentFile):
             by_offset, by_time = self.offset_index, self.time_index
         return (
             self.size_bytes > config.segment_bytes - size_bytes
-            or age_ms > config.segment_ms - jitter_ms
+            or age_ms > self._most_age_ms(config)
             or by_offset.is_full(config.segment_index_bytes)
             or by_time.is_full(config.segment_index_bytes)
             or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+        )
+
+    def _most_age_ms(self, config: LogConfig) -> int:
+        jitter_ms = config.segment_jitter_ms and int(self._jitter * min(config.segment_jitter_ms, config.segment_ms))
+        return config.segment_ms - jitter_ms
+
+    def room(self, config: LogConfig, last_offset: int, now_ms: int) -> Room | None:
+        """What may follow, up to `last_offset`, so that no batch of it must begin a new segment.
+
+        None if that is nothing, or not known.
+        """
+        first_ms, by_offset, by_time = self._first_batch_timestamp_ms, self.indexes.by_offset, self.indexes.by_time
+        if self.size_bytes == 0 or first_ms is None or by_offset is None or by_time is None:
+            return None
+        latest_ms, most_age_ms = NO_LIMIT, self._most_age_ms(config)
+        if first_ms >= 0:
+            latest_ms = first_ms + most_age_ms
+        elif now_ms - self._created_ms > most_age_ms:
+            return None
+        index_bytes = config.segment_index_bytes
+        return (
+            config.segment_bytes - self.size_bytes,
+            min(by_offset.entries_left(index_bytes), by_time.entries_left(index_bytes)),
+            min(self.base_offset + MAX_RELATIVE_OFFSET, last_offset),
+            latest_ms,
         )
 
     def append(self, batch: ReadableBuffer, last_offset: int, max_timestamp_ms: int) -> None:
@@ -192,29 +216,14 @@ class Segment(SegmentFile):
             indexes.add(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
             position += header.size_bytes
 
-    def takes(self, config: LogConfig, run: ProduceRun, last_offset: int, now_ms: int) -> bool:
-        """Whether no batch of the run must begin a new segment; False also if that is not sure."""
-        count, indexes = len(run.batches), self.indexes
-        by_offset, by_time = indexes.by_offset, indexes.by_time
-        return (
-            self.size_bytes > 0
-            and by_offset is not None
-            and by_time is not None
-            and not self.must_roll(config, run.size_bytes, run.max_timestamp_ms, last_offset, now_ms)
-            # Each batch gets one entry at most.
-            and not by_offset.is_full(config.segment_index_bytes - count * offset_index.ENTRY_SIZE)
-            and not by_time.is_full(config.segment_index_bytes - count * time_index.ENTRY_SIZE)
-        )
-
-    def append_run(self, run: ProduceRun, base_offset: int) -> None:
+    def append_run(self, run: PartitionRun) -> None:
         """Add the batches of a run in one write. After an OSError nothing has changed, but for bytes past the end."""
         position = self._write_all([batch.records for batch in run.batches], run.size_bytes)
         add = self.indexes.add
         for batch in run.batches:
-            last_offset, size_bytes = base_offset + batch.last_offset_delta, len(batch.records)
-            add(position, size_bytes, last_offset, batch.max_timestamp_ms)
+            size_bytes = len(batch.records)
+            add(position, size_bytes, batch.last_offset, batch.max_timestamp_ms)
             position += size_bytes
-            base_offset = last_offset + 1
 
     def load_transaction_index(self) -> None:
         """Read the index of aborted transactions into memory, unless it is there. Raises OSError, CorruptIndex."""

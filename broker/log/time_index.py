@@ -59,8 +59,11 @@ class TimeIndex:
         return [(at, self._base_offset + offset) for at, offset in zip(self._timestamps, self._offsets, strict=True)]
 
     def is_full(self, max_bytes: int) -> bool:
-        """Whether the file has no room for another entry, beside the last one that `Segment.seal` adds."""
-        return len(self._offsets) >= max_bytes // ENTRY_SIZE - 1
+        return self.entries_left(max_bytes) <= 0
+
+    def entries_left(self, max_bytes: int) -> int:
+        """How many entries the file has room for, beside the last one that `Segment.seal` adds."""
+        return max_bytes // ENTRY_SIZE - 1 - len(self._offsets)
 
     def append_if_later(self, timestamp_ms: int, offset: int) -> None:
         if timestamp_ms > (self._timestamps[-1] if self._timestamps else NO_TIMESTAMP):

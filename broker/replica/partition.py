@@ -35,7 +35,7 @@ from highwater.broker.replica.leader import Leader, LeadersBroker
 from highwater.broker.replica.readable_bytes import ReadableBytes
 from highwater.broker.replica.waiters import Acknowledge, Waiters
 from highwater.kafka.protocol.frame import Part
-from highwater.kafka.protocol.produce_run import ProduceRun
+from highwater.kafka.protocol.produce_run import PartitionRun
 from highwater.kafka.records.batch import BatchHeader, TimestampType, WritableBuffer, is_credible, validate_produced
 from highwater.kafka.records.produced import RefusedRecords, UnfoldBudget, conform, with_true_max_timestamp
 from highwater.kafka.records.record import TransactionMarker
@@ -309,24 +309,21 @@ class Partition:
         self._appended(appended.base_offset, appended.last_offset + 1, header.size_bytes)
         return appended
 
-    def append_run(self, run: ProduceRun, acks: int, now_ms: int) -> int | None:
-        """Append the batches of requests that came together in one write; returns the offset of the first record.
+    def begin_run(self, acks: int, producer_id: int, now_ms: int) -> PartitionRun | None:
+        """A run for batches of one producer that came together; None if each is to be appended by `append`."""
+        return None if self._refusal(acks) else self.log.begin_run(self.index, producer_id, now_ms)
 
-        None if each is to be appended by `append`; nothing was appended then.
-        """
-        log = self.log
-        before_flush = log.config.flush_messages - log.unflushed_messages
-        if self._refusal(acks) or run.batches[0].last_offset_delta + 1 < before_flush <= run.record_count:
-            return None  # The first of them would be safe at once, the last not before a flush.
+    def append_run(self, run: PartitionRun, acks: int, now_ms: int) -> ErrorCode:
+        """Append the batches of a run in one write: all of them, or none and the error is returned."""
+        if error := self._refusal(acks):
+            return error  # The disk has failed since the run began.
         try:
-            base_offset = log.append_run(run, leader_epoch=self.leader_epoch, now_ms=now_ms)
+            self.log.append_run(run, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except OSError as failure:
-            if failure.errno not in MAY_PASS:
-                self._append_failed(failure, now_ms)
-            return None  # Some of the batches may still find room on the disk.
-        if base_offset is not None:
-            self._appended(base_offset, base_offset + run.record_count, run.size_bytes)
-        return base_offset
+            self._append_failed(failure, now_ms)
+            return ErrorCode.kafka_storage_error
+        self._appended(run.base_offset, run.next_offset, run.size_bytes)
+        return ErrorCode.none
 
     def _refusal(self, acks: int) -> ErrorCode:
         if self.has_failed:
@@ -491,7 +488,10 @@ class Partition:
         return last_offset < (self.high_watermark if acks == -1 else self.safe_end_offset)
 
     def when_acknowledged(self, last_offset: int, acknowledge: Acknowledge, acks: int = -1) -> None:
-        """Call back once `is_acknowledged` is true; it is false now."""
+        """Call back once `is_acknowledged` is true; it is false now. At once if the disk has failed meanwhile."""
+        if self.has_failed:
+            acknowledge(ErrorCode.kafka_storage_error)
+            return
         (self._acknowledgements if acks == -1 else self._leader_acknowledgements).append((last_offset, acknowledge))
 
     def call_when_safe(self, last_offset: int, then: Acknowledge) -> None:

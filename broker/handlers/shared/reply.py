@@ -50,8 +50,6 @@ class Client:
         "port",
         "principal",
         "produce_shape",
-        "refused_runs",
-        "single_produces",
         "software_name",
         "software_version",
         "uses_transactions_2",
@@ -92,8 +90,6 @@ class Client:
         """Whether a request of the connection was of version 2 of transactions."""
         self.produce_shape: ProduceShape | None = None
         """What its last requests were like that came in a run (handlers/produce_run.py)."""
-        self.single_produces = self.refused_runs = 0
-        """How many of its next requests are handled alone, after so many runs that could not be appended as one."""
         self._on_authenticated = on_authenticated
         self._permissions: Permissions | None = None
 
