@@ -437,14 +437,14 @@ class Visitor(Client):
             value = b"visitor:%d" % self._number
             self._number += 1
             batch = bytes(encode_batch([Record(value, timestamp_ms=self.process.now_ms())]))
-            body = encode_produce(*key, batch, acks=-1, timeout_ms=_TIMEOUT_MS // 2)
+            body = encode_produce(key[0], [(key[1], batch)], acks=-1, timeout_ms=_TIMEOUT_MS // 2)
 
             def produced(answer: memoryview | PeerFailure) -> None:
                 self.is_writing = False
                 if isinstance(answer, PeerFailure):
                     self._again()
                     return
-                error_code, offset = decode_produced(answer)
+                ((error_code, offset),) = decode_produced(answer)
                 if error_code is ErrorCode.none:
                     self.cluster.checker.acknowledged(key, value, offset)
                 judge(Operation.WRITE, error_code)

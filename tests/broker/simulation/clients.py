@@ -73,10 +73,26 @@ class ProducerSettings(NamedTuple):
     is_idempotent: bool = True
     interval_ms: int = 50
     max_records: int = 3
+    in_flight: int = 1
+    """Batches of a partition that are under way at once."""
+    shares_requests: bool = False
+    """Whether batches for several partitions go in one request, as Java's client sends them."""
+
+
+class _Batch:
+    def __init__(self, key: TopicPartition, values: list[bytes], content: bytes) -> None:
+        self.key = key
+        self.values = values
+        self.content = content
+        self.is_under_way = False
 
 
 class Producer(Client):
-    """One batch under way per partition, sent again until its fate is known."""
+    """Sends batches again until their fate is known. Those of a partition are sent in the order of their sequence.
+
+    What was sent behind a batch that failed is out of order then, and is sent again too. A leader that does not know a
+    producer takes any sequence number, so the first batch of a partition goes alone.
+    """
 
     def __init__(self, cluster: Cluster, number: int, settings: ProducerSettings) -> None:
         super().__init__(cluster, f"producer{number}")
@@ -84,25 +100,35 @@ class Producer(Client):
         self._producer_id = _FIRST_PRODUCER_ID + number
         self._prefix = (IDEMPOTENT if settings.is_idempotent else b"p") + b"%d" % number
         self._next_number: dict[TopicPartition, int] = {}
-        self._busy: set[TopicPartition] = set()
-        self.sent = 0
+        self._undecided: dict[TopicPartition, list[_Batch]] = {}
+        self._known_to: set[TopicPartition] = set()
+        """Partitions that have acknowledged a batch."""
+        self._pausing: set[TopicPartition] = set()
+        """Partitions with batches that are to be sent again."""
         self.acknowledged = 0
         self.is_stopped = False
         self._tick()
 
     @property
     def is_idle(self) -> bool:
-        return not self._busy
+        return not any(self._undecided.values())
 
     def _tick(self) -> None:
         if self.is_stopped:
             return
-        key = self.cluster.world.rng.choice(self.cluster.keys)
-        if key not in self._busy:
-            self._produce(key)
-        self.process.call_later(self.cluster.world.rng.randint(1, 2 * self._settings.interval_ms), self._tick)
+        rng, most = self.cluster.world.rng, self._settings.in_flight
+        made = []
+        for _ in range(1 if most == 1 else rng.randint(1, 2 * most)):
+            key = rng.choice(self.cluster.keys)
+            under_way = self._undecided.setdefault(key, [])
+            goes_alone = self._settings.is_idempotent and key not in self._known_to
+            if key not in self._pausing and len(under_way) < (1 if goes_alone else most):
+                made.append(self._made(key))
+                under_way.append(made[-1])
+        self._send(made)
+        self.process.call_later(rng.randint(1, 2 * self._settings.interval_ms), self._tick)
 
-    def _produce(self, key: TopicPartition) -> None:
+    def _made(self, key: TopicPartition) -> _Batch:
         settings = self._settings
         first = self._next_number.get(key, 0)
         count = self.cluster.world.rng.randint(1, settings.max_records)
@@ -115,53 +141,80 @@ class Producer(Client):
             if settings.is_idempotent
             else encode_batch(records)
         )
-        self.sent += count
-        self._busy.add(key)
-        self._send(key, values, batch)
+        return _Batch(key, values, batch)
 
-    def _send(self, key: TopicPartition, values: list[bytes], batch: bytes) -> None:
-        acks = self._settings.acks
-        found = self.leader_of(key)
-        if found is None:
-            self._again(key, values, batch)
-            return
-        peer, _ = found
-        body = encode_produce(*key, batch, acks=acks, timeout_ms=_REQUEST_TIMEOUT_MS // 2)
+    def _send(self, batches: list[_Batch]) -> None:
+        """Send batches in their order; those that nobody leads wait."""
+        by_leader: dict[SimulatedPeer, list[_Batch]] = {}
+        for batch in batches:
+            batch.is_under_way = True
+            found = self.leader_of(batch.key)
+            if found is None:
+                self._again(batch)
+            else:
+                by_leader.setdefault(found[0], []).append(batch)
+        for peer, its in by_leader.items():
+            while its:
+                request = [its[0]]
+                if self._settings.shares_requests:
+                    topic, keys = its[0].key[0], {batch.key: batch for batch in reversed(its)}
+                    request = [batch for batch in keys.values() if batch.key[0] == topic]
+                its = [batch for batch in its if batch not in request]
+                self._request(peer, request)
+
+    def _request(self, peer: SimulatedPeer, batches: list[_Batch]) -> None:
+        """Produce the batches, one for each of some partitions of a topic."""
+        acks, topic = self._settings.acks, batches[0].key[0]
+        contents = [(batch.key[1], batch.content) for batch in batches]
+        body = encode_produce(topic, contents, acks=acks, timeout_ms=_REQUEST_TIMEOUT_MS // 2)
         if acks == 0:
             peer.send_unanswered(PRODUCE, PRODUCE_VERSION, [body])
-            self._busy.discard(key)
+            for batch in batches:
+                self._undecided[batch.key].remove(batch)
             return
 
         def answered(answer: memoryview | PeerFailure) -> None:
             if isinstance(answer, PeerFailure):
-                self._again(key, values, batch)
+                for batch in batches:
+                    self._again(batch)
                 return
-            error_code, base_offset = decode_produced(answer)
-            if error_code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
-                self._acknowledged(key, values, base_offset)
-                return
-            if (
-                error_code in _NEVER_OF_A_SAFE_PRODUCER
-                and self._settings.is_idempotent
-                and not self.cluster.checker.may_lose
-            ):
-                raise Violation(f"{self.name} was told {error_code.name} for {values[0]!r} of {key[0]}-{key[1]}")
-            if error_code in _NEVER_OF_A_SAFE_PRODUCER:
-                self._busy.discard(key)
-                return
-            self._again(key, values, batch)
+            for batch, produced in zip(batches, decode_produced(answer), strict=True):
+                self._decided(batch, *produced)
 
         peer.send(PRODUCE, PRODUCE_VERSION, [body], answered, timeout_ms=_REQUEST_TIMEOUT_MS)
 
-    def _again(self, key: TopicPartition, values: list[bytes], batch: bytes) -> None:
-        self.process.call_later(_BACKOFF_MS, lambda: self._send(key, values, batch))
+    def _decided(self, batch: _Batch, error_code: ErrorCode, base_offset: int) -> None:
+        undecided = self._undecided[batch.key]
+        if error_code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
+            undecided.remove(batch)
+            self._acknowledged(batch, base_offset)
+        elif error_code is ErrorCode.out_of_order_sequence_number and batch is not undecided[0]:
+            self._again(batch)
+        elif error_code in _NEVER_OF_A_SAFE_PRODUCER:
+            if self._settings.is_idempotent and not self.cluster.checker.may_lose:
+                topic, index = batch.key
+                raise Violation(f"{self.name} was told {error_code.name} for {batch.values[0]!r} of {topic}-{index}")
+            undecided.remove(batch)
+        else:
+            self._again(batch)
 
-    def _acknowledged(self, key: TopicPartition, values: list[bytes], base_offset: int) -> None:
-        self._busy.discard(key)
-        self.acknowledged += len(values)
+    def _again(self, batch: _Batch) -> None:
+        batch.is_under_way = False
+        if batch.key not in self._pausing:
+            self._pausing.add(batch.key)
+            self.process.call_later(_BACKOFF_MS, lambda: self._send_again(batch.key))
+
+    def _send_again(self, key: TopicPartition) -> None:
+        self._pausing.discard(key)
+        self._send([batch for batch in self._undecided[key] if not batch.is_under_way])
+
+    def _acknowledged(self, batch: _Batch, base_offset: int) -> None:
+        self._known_to.add(batch.key)
+        self.acknowledged += len(batch.values)
         if self._settings.acks == -1:
-            for number, value in enumerate(values):
-                self.cluster.checker.acknowledged(key, value, base_offset + number if base_offset >= 0 else -1)
+            for number, value in enumerate(batch.values):
+                offset = base_offset + number if base_offset >= 0 else -1
+                self.cluster.checker.acknowledged(batch.key, value, offset)
 
 
 class Consumer(Client):

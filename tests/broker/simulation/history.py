@@ -252,11 +252,15 @@ class History:
             self.group.check_convergence()
 
     def _start_clients(self) -> None:
-        rng = self.rng
+        rng, flight_rng = self.rng, Random(self.seed * 49_979_687 + 9)
         for number in range(rng.randint(1, 3)):
             acks = rng.choice((-1, -1, -1, 1, 0))
             settings = ProducerSettings(
-                acks, is_idempotent=acks == -1 and rng.random() < 0.7, interval_ms=rng.choice((20, 60, 150))
+                acks,
+                is_idempotent=acks == -1 and rng.random() < 0.7,
+                interval_ms=rng.choice((20, 60, 150)),
+                in_flight=flight_rng.choice((1, 2, 5)),
+                shares_requests=flight_rng.random() < 0.4,
             )
             self.producers.append(Producer(self.cluster, number, settings))
         if rng.random() < 0.5:

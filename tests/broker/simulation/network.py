@@ -8,7 +8,7 @@ cannot know what that was.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from highwater.broker.cluster.peers import Endpoint, PeerFailure
@@ -152,6 +152,9 @@ class Connection:
         self._served: ServedConnection | None = None
         self._is_over = False
         self._is_asked = False
+        self._sent_ms = -1
+        self._segment: list[bytes] = []
+        """What was sent to the server at that time, and arrives together as long as it has not arrived."""
         network.world.call_later(network.delay_ms(), self._arrive)
 
     @property
@@ -191,7 +194,19 @@ class Connection:
         if self._network.is_rejecting(self.server_host):
             self.break_off()
             return
-        self._to_server.send(lambda: served.received(frame))
+        now_ms = self._network.world.now_ms
+        if self._segment and self._sent_ms == now_ms:
+            self._segment.append(frame)
+            return
+        self._sent_ms, self._segment = now_ms, [frame]
+        segment = self._segment
+
+        def arrive() -> None:
+            frames = segment.copy()
+            segment.clear()
+            served.received(frames)
+
+        self._to_server.send(arrive)
 
     def send_to_client(self, answer: bytes) -> None:
         if not self._is_over:
@@ -267,8 +282,8 @@ class ServedConnection:
         self._is_held = False
         self._is_lost = False
 
-    def received(self, frame: bytes) -> None:
-        self._waiting.append(frame)
+    def received(self, frames: Sequence[bytes]) -> None:
+        self._waiting += frames
         self._handle()
 
     def lost(self) -> None:

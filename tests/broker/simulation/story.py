@@ -34,7 +34,7 @@ class Sent:
         self.outcome: ErrorCode | PeerFailure | None = None
 
     def take(self, answer: memoryview | PeerFailure) -> None:
-        self.outcome = answer if isinstance(answer, PeerFailure) else decode_produced(answer).error_code
+        self.outcome = answer if isinstance(answer, PeerFailure) else decode_produced(answer)[0].error_code
 
     @property
     def is_acknowledged(self) -> bool:
@@ -121,7 +121,7 @@ class Story:
         """Produce to this broker, whoever leads."""
         peer = self._peers.connect(self[broker_id].endpoint, "client")
         batch = bytes(encode_batch([Record(value.encode(), timestamp_ms=self.client.now_ms())]))
-        body = encode_produce(*KEY, batch, acks=acks, timeout_ms=timeout_ms)
+        body = encode_produce(KEY[0], [(KEY[1], batch)], acks=acks, timeout_ms=timeout_ms)
         sent = Sent()
         peer.send(PRODUCE, PRODUCE_VERSION, [body], sent.take, timeout_ms=_REQUEST_TIMEOUT_MS)
         return sent

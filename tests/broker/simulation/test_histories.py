@@ -11,6 +11,7 @@ import pytest
 
 from highwater.broker.cluster.zookeeper import Create, Request
 from highwater.broker.controller import elections
+from highwater.broker.handlers.produce_run import ProduceRuns
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.member.zookeeper_acls import ZooKeeperAcls
 from highwater.broker.replica.follower_progress import Followers
@@ -18,6 +19,7 @@ from highwater.broker.replica.partition import Partition
 from highwater.broker.security.authorizer import Authorizer, Permissions
 from highwater.broker.settings import acl_tree
 from highwater.kafka.acl import Permission
+from highwater.kafka.protocol.produce_run import PartitionRun, ProduceRun, ProduceShape
 from tests.broker.simulation.cluster import Cluster
 from tests.broker.simulation.history import History, Verdict
 from tests.broker.simulation.story import before_leader_epochs
@@ -80,6 +82,60 @@ def _what_was_sent_again_is_not_known() -> Iterator[None]:
         yield
 
 
+# The same of the requests that are handled as one.
+
+
+@contextmanager
+def _answers_of_a_run_are_mixed_up() -> Iterator[None]:
+    answers = ProduceShape.answers
+
+    def mixed_up(self: ProduceShape, run: ProduceRun) -> bytearray:
+        first, last = run.batches[0], run.batches[-1]
+        first.base_offset, last.base_offset = last.base_offset, first.base_offset
+        return answers(self, run)
+
+    with patch.object(ProduceShape, "answers", mixed_up):
+        yield
+
+
+def _a_run_is_answered_before_it_is_safe() -> AbstractContextManager[object]:
+    return patch.object(ProduceRuns, "_answers_when_safe", lambda self, shape, run, *_: [shape.answers(run)])
+
+
+@contextmanager
+def _a_run_is_answered_and_its_end_is_not_appended() -> Iterator[None]:
+    append_run = PartitionLog.append_run
+
+    def append_but_the_last(self: PartitionLog, run: PartitionRun, **options: Any) -> None:
+        if len(run.batches) > 1:
+            run.drop(run.batches[-1])
+        append_run(self, run, **options)
+
+    with patch.object(PartitionLog, "append_run", append_but_the_last):
+        yield
+
+
+class _AnyNumber(int):
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
+
+
+def _a_run_takes_any_sequence() -> AbstractContextManager[object]:
+    return patch.object(PartitionRun, "next_sequence", _AnyNumber())
+
+
+@contextmanager
+def _a_part_of_a_request_is_appended_and_then_the_request() -> Iterator[None]:
+    """A request of which not all fits is handled alone, and what fitted was forgotten in the run."""
+    with patch.object(PartitionRun, "drop", lambda self, batch: None):
+        yield
+
+
 @pytest.mark.parametrize(
     ("breaking", "seed"),
     [
@@ -88,6 +144,11 @@ def _what_was_sent_again_is_not_known() -> Iterator[None]:
         (_who_is_out_of_sync_is_elected, 0),
         (_what_was_sent_again_is_not_known, 0),
         (before_leader_epochs, 8),
+        (_answers_of_a_run_are_mixed_up, 0),
+        (_a_run_is_answered_before_it_is_safe, 0),
+        (_a_run_is_answered_and_its_end_is_not_appended, 0),
+        (_a_run_takes_any_sequence, 0),
+        (_a_part_of_a_request_is_appended_and_then_the_request, 31),
     ],
 )
 def test_the_checker_notices(breaking: Callable[[], AbstractContextManager[object]], seed: int) -> None:

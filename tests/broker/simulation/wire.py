@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -11,8 +12,10 @@ PRODUCE_VERSION: Final = 8
 FETCH_VERSION: Final = 11
 
 _PRODUCE_HEAD: Final = struct.Struct(">hhiih")
-_PRODUCE_PARTITION: Final = struct.Struct(">iii")
+_PRODUCE_PARTITION: Final = struct.Struct(">ii")
 _PRODUCED: Final = struct.Struct(">ihqqq")
+_PRODUCED_BYTES: Final = _PRODUCED.size + 6
+"""No errors of records and no message stand behind it."""
 _FETCH_HEAD: Final = struct.Struct(">iiiibiiih")
 _FETCH_PARTITION: Final = struct.Struct(">iiiqqi")
 _FETCHED: Final = struct.Struct(">ihqqq")
@@ -29,23 +32,22 @@ class Fetched(NamedTuple):
     records: bytes
 
 
-def encode_produce(topic: str, partition: int, records: bytes, *, acks: int, timeout_ms: int) -> bytes:
+def encode_produce(topic: str, batches: Sequence[tuple[int, bytes]], *, acks: int, timeout_ms: int) -> bytes:
+    """`batches` are (partition, records)."""
     name = topic.encode()
-    return b"".join(
-        (
-            _PRODUCE_HEAD.pack(-1, acks, timeout_ms, 1, len(name)),
-            name,
-            _PRODUCE_PARTITION.pack(1, partition, len(records)),
-            records,
-        )
-    )
+    parts = [_PRODUCE_HEAD.pack(-1, acks, timeout_ms, 1, len(name)), name, struct.pack(">i", len(batches))]
+    for partition, records in batches:
+        parts += _PRODUCE_PARTITION.pack(partition, len(records)), records
+    return b"".join(parts)
 
 
-def decode_produced(body: memoryview) -> Produced:
-    """Of the one partition that was asked for."""
+def decode_produced(body: memoryview) -> list[Produced]:
+    """Of the partitions of one topic."""
     (name_size,) = struct.unpack_from(">h", body, 4)
-    _, error_code, base_offset, _, _ = _PRODUCED.unpack_from(body, 4 + 2 + name_size + 4)
-    return Produced(ErrorCode(error_code), base_offset)
+    at = 4 + 2 + name_size
+    (count,) = struct.unpack_from(">i", body, at)
+    answers = (_PRODUCED.unpack_from(body, at + 4 + number * _PRODUCED_BYTES) for number in range(count))
+    return [Produced(ErrorCode(error_code), base_offset) for _, error_code, base_offset, _, _ in answers]
 
 
 def encode_fetch(
