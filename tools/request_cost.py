@@ -28,6 +28,7 @@ from highwater.common.errors import TrialError, UsageError
 from highwater.results.analysis.statistics import paired_ratio_ci
 from highwater.tuning.facts import collect
 from tools.fetch_loads import FETCHES, Send
+from tools.produce_loads import OVER_PARTITIONS
 from tools.versions import Running, in_turns, running
 
 _NOW: Final = "this one"
@@ -63,9 +64,10 @@ LOADS: Final[dict[str, Measured]] = {
     "one record, 8 × 64 in flight": Load(1, 1024, Connections(8, 64), 100_000),
     "one record, 8 × 1 in flight": Load(1, 1024, Connections(8, 1), 60_000),
     "16 KiB, 8 × 5 in flight": Load(16, 1000, Connections(8, 5), 40_000),
+    **OVER_PARTITIONS,
     **FETCHES,
 }
-"""Of Produce: many requests in each wake-up of the broker; one request in each; batches of the default size."""
+"""Of Produce: many requests in each wake-up of the broker; one in each; batches of the default size; 8 partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ def _tell(costs: Costs, rounds: int) -> None:
             table.add_row(name, version, *figures, f"{median(row.requests_per_s for row in rows):,.0f}", ratio)
     console.print(f"CPU time of the broker's process for each request (medians of {rounds} rounds):")
     console.print(table)
-    console.print(f"acks 1, one partition; {collect().cpu_model}, load average {os.getloadavg()[0]:.1f}.")
+    console.print(f"acks 1; {collect().cpu_model}, load average {os.getloadavg()[0]:.1f}.")
 
 
 if __name__ == "__main__":
