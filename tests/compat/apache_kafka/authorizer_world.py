@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kio.schema.errors import ErrorCode
@@ -218,12 +217,6 @@ class World:
                             session_epoch=-1)  # fmt: skip
         return errors_in(answer)[1:] == ["none"]
 
-    def topic_id(self, name: str) -> UUID:
-        answer = self.admin("metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False)
-        found = answer.topics[0].topic_id
-        assert isinstance(found, UUID)
-        return found
-
     def names(self) -> list[str]:
         """The case's topics that are there."""
         answer = self.admin("metadata", 12, topics=None, allow_auto_topic_creation=False)
@@ -415,20 +408,6 @@ def _asked(prepare: Callable[[World], object], ask: Check, grants: Sequence[Gran
     return ask(world)
 
 
-def asks_twice(
-    cases: dict[str, Check], prepare: Callable[[World], object], ask: Check, grant: Grant, *names: str
-) -> None:
-    """Register a case that asks, and asks again with a right more."""
-    cases.update(dict.fromkeys(names, partial(_asked_again, prepare, ask, grant)))
-
-
-def _asked_again(prepare: Callable[[World], object], ask: Check, grant: Grant, world: World) -> Outcome:
-    prepare(world)
-    refused = ask(world)
-    world.allow(*grant)
-    return refused, ask(world)
-
-
 def nothing(world: World) -> None:
     """Prepare nothing."""
 
@@ -497,8 +476,3 @@ def attempt(call: Callable[..., Any], *arguments: Any) -> str:
             continue
         return "done"
     raise AssertionError(f"the binding loses each error of {call}")
-
-
-def each(names: Sequence[str], **fields: Any) -> list[dict[str, Any]]:
-    """Topics of a request, each with the same fields."""
-    return [{"name": name, **fields} for name in names]
