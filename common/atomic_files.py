@@ -46,6 +46,15 @@ def write_atomically(path: Path, text: str, *, mode: int = 0o666) -> None:
                 os.fsync(descriptor)
 
 
+def flush_to_disk(path: Path) -> None:
+    """Return when what a file holds, or which names a folder has, is on the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _is_special(path: Path) -> bool:
     # The kernel follows the links here, so its guards (fs.protected_symlinks) hold for what is written, too.
     try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from ..common.atomic_files import flush_to_disk
 from .errors import TuningError
 
 _CHUNK_BYTES: Final = 65_536
@@ -207,7 +208,7 @@ class HostFiles:
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_folder(target.parent)
+        flush_to_disk(target.parent)
 
     def discard_temporary(self, path: str) -> None:
         """Remove the temporary file that a killed `replace_file` left beside its target."""
@@ -218,7 +219,7 @@ class HostFiles:
         target = self.locate(path)
         self._inside(target.parent)
         target.unlink()
-        _sync_folder(target.parent)
+        flush_to_disk(target.parent)
 
     def append(self, path: str, text: str, *, durable: bool, private: bool = False) -> None:
         """Append to a file, in one write call; a missing file is created, readable by everybody.
@@ -239,7 +240,7 @@ class HostFiles:
         finally:
             os.close(descriptor)
         if durable and is_new:
-            _sync_folder(target.parent)
+            flush_to_disk(target.parent)
 
     def cut(self, path: str, size_bytes: int) -> None:
         """Truncate a file durably."""
@@ -254,7 +255,7 @@ class HostFiles:
         """Create one folder durably; its parent must exist."""
         target = self._inside(self.locate(path))
         target.mkdir(mode=0o755)
-        _sync_folder(target.parent)
+        flush_to_disk(target.parent)
 
     def remove_folder_if_empty(self, path: str) -> None:
         """Remove a folder if it exists, is empty and is no mount point."""
@@ -265,7 +266,7 @@ class HostFiles:
             if error.errno in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY):
                 return
             raise
-        _sync_folder(target.parent)
+        flush_to_disk(target.parent)
 
     @contextmanager
     def lock_folder(self, path: str) -> Iterator[None]:
@@ -357,11 +358,3 @@ def _copy_extended_attributes(source: Path, target: Path) -> None:
         for name in os.listxattr(source):
             with suppress(OSError):
                 os.setxattr(target, name, os.getxattr(source, name))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

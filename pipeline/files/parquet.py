@@ -22,6 +22,7 @@ from pyarrow import parquet
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
+from highwater.common.atomic_files import flush_to_disk
 from highwater.pipeline.crash_points import CrashPoint, reach
 from highwater.pipeline.errors import PipelineError
 from highwater.pipeline.files.batches import (
@@ -103,16 +104,16 @@ class ParquetSink:
         _take(row_counts, written, writing)
         reach(CrashPoint.SINK_WRITTEN)
         _write_flushed(writing / SUCCESS, success_text(self.directory, Progress.after(batch)))
-        _flush_folder(writing)
+        flush_to_disk(writing)
         reach(CrashPoint.SINK_BEFORE_COMMIT)
         finished = batch_folder(self.directory, batch.query_id, batch.batch_id)
         if not finished.parent.is_dir():
             finished.parent.mkdir()
-            _flush_folder(self.directory)
+            flush_to_disk(self.directory)
         if finished.is_dir():  # without _SUCCESS, so not of this sink, or of a copy that was broken off
             shutil.rmtree(finished)
         writing.rename(finished)
-        _flush_folder(finished.parent)
+        flush_to_disk(finished.parent)
         reach(CrashPoint.SINK_COMMITTED)
         return sum(row_counts.values())
 
@@ -219,11 +220,3 @@ def _write_flushed(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _flush_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

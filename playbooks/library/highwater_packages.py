@@ -176,27 +176,12 @@ class Ledger:
             "wanted_by": {owner: sorted(names) for owner, names in sorted(self.wanted_by.items())},
             "accounts": sorted(self.accounts),
         }
-        file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_name(f".{file.name}.unfinished")
-        with unfinished.open("w", encoding="utf-8") as out:
-            json.dump(data, out, indent=1)
-            out.write("\n")
-            out.flush()
-            os.fsync(out.fileno())
-        unfinished.replace(file)
-        directory = os.open(file.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        HostFiles().replace_file(str(file.absolute()), json.dumps(data, indent=1) + "\n", 0o644)
 
     def remove(self, file: Path) -> None:
         file.unlink(missing_ok=True)
-        for directory in (file.parent, file.parent.parent):
-            try:
-                directory.rmdir()
-            except OSError:
-                return
+        for folder in (file.parent, file.parent.parent):
+            HostFiles().remove_folder_if_empty(str(folder.absolute()))
 
 
 @dataclass

@@ -17,6 +17,7 @@ import pyarrow.compute
 import pyarrow.dataset
 import pyarrow.parquet
 
+from highwater.common.atomic_files import flush_to_disk
 from highwater.common.errors import UsageError
 from highwater.studies.lake.manifest import Group, KeptFile, Manifest
 from highwater.studies.lake.tables import SCHEMAS, VERSIONS
@@ -88,12 +89,16 @@ def kept_file(path: Path, table: str, environment: str, month: str, name: str | 
 
     The file is on the disk afterwards. Folders are named as Hive and Spark name partitions.
     """
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    flush_to_disk(path)
+    digest = _digest(path)
     place = f"{table}/env={environment}/month={month}/{name or f'compacted-{digest[:16]}.parquet'}"
     rows = pyarrow.parquet.read_metadata(path).num_rows
     return KeptFile(table, place, digest, path.stat().st_size, rows, VERSIONS[table])
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def put_in_place(lake: Path, staged: dict[str, Path]) -> None:
@@ -105,11 +110,7 @@ def put_in_place(lake: Path, staged: dict[str, Path]) -> None:
         path.replace(target)
         folders.add(target.parent)
     for folder in folders:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        flush_to_disk(folder)
 
 
 @contextmanager
@@ -208,8 +209,7 @@ def disagreement(lake: Path, file: KeptFile) -> str | None:
     """What is wrong with a file; None if it is as the manifest says."""
     path = lake / file.path
     try:
-        with path.open("rb") as opened:
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        digest = _digest(path)
     except OSError as error:
         return f"{path}: {'is missing' if isinstance(error, FileNotFoundError) else error.strerror}"
     return None if digest == file.sha256 else f"{path}: is damaged; its digest is not that of the manifest"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from highwater.common.atomic_files import flush_to_disk
 from highwater.studies.telemetry.store import Changed
 
 FOLDER: Final = "parquet"
@@ -63,14 +63,6 @@ class ParquetSink:
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), target / "seconds.parquet", compression="zstd")
-        _flush(target / "seconds.parquet")
+        flush_to_disk(target / "seconds.parquet")
         (target / "_SUCCESS").touch()
-        _flush(target)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        flush_to_disk(target)
