@@ -1,7 +1,10 @@
 """The files of Apache Kafka 3.9 and ours, byte for byte, after the same requests at the same times.
 
-tests/golden/kafka-3.9 is made by `python -m tests.compat.apache_kafka.golden`, which says what the requests are. These
-alone are not compared:
+Commit `abc5365b` has the program that made tests/golden/kafka-3.9, `tests.compat.apache_kafka.golden`, which says what
+the requests are. Each line of `requests.jsonl` is one: the API, its version, the time Kafka took it to be, the frame
+and Kafka's answer (base64). `log/` is what Kafka had in its log directory after a clean stop.
+
+These alone are not compared:
 
 - topic ids, which are drawn at random;
 - the order of the lines of a checkpoint, which is that of a hash map in Kafka;
@@ -35,11 +38,11 @@ from highwater.kafka.records.record import decode_batch, encode_batch
 from tests.broker.handlers.harness import NodeHarness, decode_answer
 from tests.broker.log.building import flush
 from tests.broker.manual_clock import ManualClock
-from tests.compat.apache_kafka.golden import RETRIABLE, error_codes
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-3.9"
 TRANSACTION_STATE = "__transaction_state-0"
 TOPICS = sorted(path.name for path in (GOLDEN / "log").iterdir() if path.is_dir() and path.name != TRANSACTION_STATE)
+RETRIABLE = {3, 5, 6, 14, 15, 16, 51}
 INDEX_INTERVALS = {"codecs-0": 500} | dict.fromkeys(
     ("plain-0", "append-time-0", "idempotent-0", "transactional-0", "compacted-0"), 300
 )
@@ -75,6 +78,16 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
         }
     )
     return Replay(log_dir, answers)
+
+
+def error_codes(answer: Any) -> set[int]:
+    """Of all levels of an answer."""
+    if isinstance(answer, tuple):
+        return {code for item in answer for code in error_codes(item)}
+    if hasattr(answer, "__dataclass_fields__"):
+        codes = {int(answer.error_code)} if hasattr(answer, "error_code") else set()
+        return codes | {code for name in answer.__dataclass_fields__ for code in error_codes(getattr(answer, name))}
+    return set()
 
 
 def _answer(node: NodeHarness, request: dict[str, Any]) -> bytes:

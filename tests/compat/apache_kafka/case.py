@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from tests.broker.handlers.harness import decode_answer, request_frame
 from tests.broker.running import RunningBroker
-from tests.compat.apache_kafka.golden import Connection
+from tests.compat.apache_kafka.connection import Connection
 from tests.compat.apache_kafka.server import KafkaServer
 from tests.compat.apache_kafka.tools import TIMEOUT_S, kafka_tool
 

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker.handlers.harness import decode_answer, request_frame
 from tests.compat.apache_kafka.case import CODECS, succeed
-from tests.compat.apache_kafka.golden import Connection
+from tests.compat.apache_kafka.connection import Connection
 from tests.compat.apache_kafka.tools import kafka_tool, started_tool
 from tests.compat.apache_kafka.znodes import GOLDEN, tell
 from tests.drills.cluster.network import Loopback

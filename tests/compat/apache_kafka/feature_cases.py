@@ -23,7 +23,7 @@ from tests.compat.apache_kafka.cluster_cases import (
     state,
     topics,
 )
-from tests.compat.apache_kafka.golden import Connection
+from tests.compat.apache_kafka.connection import Connection
 from tests.compat.apache_kafka.tools import jars_4, kafka_tool, started_tool
 from tests.drills.cluster.systems import Cluster
 from tests.waiting import wait_until

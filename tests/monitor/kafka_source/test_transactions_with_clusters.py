@@ -30,7 +30,7 @@ from highwater.monitor.kafka_source.source import KafkaSource
 from highwater.monitor.model import OpenTransaction, Snapshot
 from tests.broker.handlers.harness import decode_answer, request_frame
 from tests.compat.apache_kafka.case import succeed
-from tests.compat.apache_kafka.golden import Connection
+from tests.compat.apache_kafka.connection import Connection
 from tests.compat.apache_kafka.scripts import pasted
 from tests.compat.apache_kafka.server import running_kafka, running_zookeeper
 from tests.compat.apache_kafka.tools import jars_3_9, jars_4
