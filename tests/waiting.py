@@ -10,8 +10,8 @@ from typing import Final
 _POLL_S: Final = 0.02
 
 
-def wait_until(holds: Callable[[], object], what: str, within_s: float = 60.0) -> None:
-    """Return as soon as `holds()` is true. Raises TimeoutError that names `what` after `within_s` seconds."""
+def wait_until(holds: Callable[[], object], what: str | Callable[[], object], within_s: float = 60.0) -> None:
+    """Return as soon as `holds()` is true. Raises TimeoutError with `what`, or what that returns."""
     for pause_s in _pauses(holds, what, within_s):
         time.sleep(pause_s)
 
@@ -22,9 +22,9 @@ async def until(holds: Callable[[], object], what: str = "a condition", within_s
         await asyncio.sleep(pause_s)
 
 
-def _pauses(holds: Callable[[], object], what: str, within_s: float) -> Iterator[float]:
+def _pauses(holds: Callable[[], object], what: str | Callable[[], object], within_s: float) -> Iterator[float]:
     deadline_s = time.monotonic() + within_s
     while not holds():
         if time.monotonic() > deadline_s:
-            raise TimeoutError(f"{what}: not within {within_s:g} s")
+            raise TimeoutError(f"{what if isinstance(what, str) else what()}: not within {within_s:g} s")
         yield _POLL_S

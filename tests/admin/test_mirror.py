@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.admin.calling import COMMAND, Result, call
 from tests.broker.running import RunningBroker, running_broker
 from tests.reading import read_to_end
+from tests.waiting import wait_until
 
 DEADLINE_S: Final = 120.0
 
@@ -89,6 +90,13 @@ def has_topic(broker: RunningBroker, topic: str) -> bool:
     return topic in AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=60).topics
 
 
+def wait_until_it_has(clusters: Clusters, topic: str, records: int) -> None:
+    """The target."""
+    target = clusters.target
+    has_them = lambda: has_topic(target, topic) and end_of(target, topic) >= records  # noqa: E731
+    wait_until(has_them, f"{records} records of {topic}", DEADLINE_S)
+
+
 def end_of(broker: RunningBroker, topic: str, partitions: int = 2) -> int:
     consumer = Consumer({"log_level": 0, "bootstrap.servers": broker.address, "group.id": "watcher"})
     try:
@@ -156,16 +164,10 @@ def test_kills_lose_and_double_nothing(clusters: Clusters) -> None:
     for round_number in range(4):
         process = start_mirror(clusters, "--topic", "killed", "--name", "killed")
         try:
-            deadline = time.monotonic() + DEADLINE_S
-            before = end_of(clusters.target, "killed") if round_number else -1
+            before = end_of(clusters.target, "killed") if round_number else 0
             fill(clusters.source, "killed", 5000, first=100_000 * round_number)
             # Some records are there, in a transaction that may never end.
-            while before >= 0 and end_of(clusters.target, "killed") == before:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            while round_number == 0 and process.poll() is None and time.monotonic() < deadline:
-                if has_topic(clusters.target, "killed") and end_of(clusters.target, "killed") > 0:
-                    break
+            wait_until_it_has(clusters, "killed", before + 1)
             assert process.poll() is None
         finally:
             process.kill()
@@ -179,14 +181,7 @@ def test_sigterm_commits_and_ends(clusters: Clusters) -> None:
     fill(clusters.source, "stopped", 100)
     process = start_mirror(clusters, "--topic", "stopped", "--name", "stopped")
     try:
-        deadline = time.monotonic() + DEADLINE_S
-        while not has_topic(clusters.target, "highwater-mirror-stopped"):
-            assert time.monotonic() < deadline
-        # The mirror makes the topic of its progress first.
-        while not has_topic(clusters.target, "stopped"):
-            assert time.monotonic() < deadline
-        while end_of(clusters.target, "stopped") < 100:
-            assert time.monotonic() < deadline
+        wait_until_it_has(clusters, "stopped", 100)
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE_S) == 0
     finally:
@@ -218,10 +213,7 @@ def test_groups_go_on_in_the_target_where_they_were(clusters: Clusters) -> None:
     )
     try:
         consumer.subscribe(["grouped"])
-        deadline = time.monotonic() + DEADLINE_S
-        message = None
-        while message is None and time.monotonic() < deadline:
-            message = consumer.poll(0.5)
+        message = consumer.poll(DEADLINE_S)
         assert message is not None
         assert message.error() is None
         assert message.value() == b"4"
@@ -235,17 +227,15 @@ def test_of_two_mirrors_of_a_name_the_older_gives_way(clusters: Clusters) -> Non
     fill(clusters.source, "twice", 10)
     first = start_mirror(clusters, "--topic", "twice", "--name", "twice")
     try:
-        deadline = time.monotonic() + DEADLINE_S
-        while not has_topic(clusters.target, "twice"):
-            assert time.monotonic() < deadline
-        while end_of(clusters.target, "twice") < 10:
-            assert time.monotonic() < deadline
+        wait_until_it_has(clusters, "twice", 10)
         assert mirror(clusters, "--topic", "twice", "--name", "twice", "--once").exit_code == 0
-        number = 10
-        while first.poll() is None:
-            assert time.monotonic() < deadline
-            fill(clusters.source, "twice", 1, first=number)
-            number += 1
+        numbers = count(10)
+
+        def has_ended() -> bool:
+            fill(clusters.source, "twice", 1, first=next(numbers))
+            return first.poll() is not None
+
+        wait_until(has_ended, "the end of the older one", DEADLINE_S)
         assert first.returncode == 1
     finally:
         first.kill()

@@ -24,6 +24,7 @@ from highwater.common.errors import UsageError
 from highwater.results.reader import RunResult
 from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule, TransactionPlan
 from tests.spark_loadgen.running import run_load
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay")]
 
@@ -214,9 +215,9 @@ def test_a_killed_run_leaves_a_readable_directory_and_no_process(tmp_path: Path)
 
 def wait_for_load(tmp_path: Path, run: subprocess.Popen[str]) -> None:
     """Until the broker of the first trial has been given a topic, which is when the load starts."""
-    deadline_s = time.monotonic() + 300
-    while time.monotonic() < deadline_s and run.poll() is None:
-        if any("created topic" in path.read_text() for path in tmp_path.glob("out/trials/*/system.log")):
-            return
-        time.sleep(0.1)
-    pytest.fail(f"the load did not start: {run.stderr.read() if run.stderr and run.poll() is not None else 'too slow'}")
+
+    def has_begun() -> bool:
+        assert run.poll() is None, run.stderr and run.stderr.read()
+        return any("created topic" in path.read_text() for path in tmp_path.glob("out/trials/*/system.log"))
+
+    wait_until(has_begun, "the load", 300)

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from tests.broker.running import RunningBroker, running_broker, start_broker
 from tests.reading import read_to_end
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.clients
 
@@ -81,10 +82,7 @@ class Load:
         return sum(map(len, self.acknowledged.values()))
 
     def wait_for(self, count: int) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while self.count < count:
-            assert time.monotonic() < deadline, "the load does not get on"
-            time.sleep(0.005)
+        wait_until(lambda: self.count >= count, f"{count} records of the load", DEADLINE_S)
 
     def stop(self) -> None:
         self._stop.set()
@@ -161,10 +159,7 @@ def test_a_deleted_topic_stays_deleted_and_its_files_go(tmp_path: Path) -> None:
         admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
         for future in admin.delete_topics(["gone"]).values():
             future.result(DEADLINE_S)
-        deadline = time.monotonic() + DEADLINE_S
-        while any(path.name.startswith("gone") for path in log_dir.iterdir()):
-            assert time.monotonic() < deadline, "the files of the deleted topic stay"
-            time.sleep(0.01)
+        wait_until(lambda: not [*log_dir.glob("gone*")], "the end of the deleted topic's files", DEADLINE_S)
         broker.kill()
     with running_broker(log_dir) as broker:
         admin = kafka_admin.AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
@@ -194,14 +189,13 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             send_until_stuck(client)
             broker.process.send_signal(signal.SIGTERM)
-            deadline = time.monotonic() + DEADLINE_S
-            while "stopping" not in broker.log_text():
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            while broker.process.poll() is None:
-                assert time.monotonic() < deadline
+            wait_until(lambda: "stopping" in broker.log_text(), "the line of the log", DEADLINE_S)
+
+            def has_ended() -> bool:
                 broker.process.send_signal(signal.SIGINT)
-                time.sleep(0.1)
+                return broker.process.poll() is not None
+
+            wait_until(has_ended, "its end", DEADLINE_S)
             assert broker.process.returncode == 1
     finally:
         broker.kill()

@@ -22,6 +22,7 @@ from highwater.broker.features import TRANSACTION_VERSION, UpgradeType
 from tests.broker.running import RunningBroker, running_broker, start_broker
 from tests.broker.txn.wire_producer import Wire, WireProducer
 from tests.reading import read_to_end
+from tests.waiting import wait_until
 
 # Its types are there, but not exported.
 kafka_admin: Any = import_module("confluent_kafka.admin")
@@ -194,9 +195,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker: RunningBroker) -> 
     plain = Producer({"log_level": 0, "bootstrap.servers": broker.address})
     plain.produce("late", "behind")
     plain.flush(TIMEOUT_S)
-    deadline = time.monotonic() + DEADLINE_S
-    while read(broker, "late") != ["behind"]:
-        assert time.monotonic() < deadline
+    wait_until(lambda: read(broker, "late") == ["behind"], "the abort", DEADLINE_S)
     with pytest.raises(KafkaException) as caught:
         producer.commit_transaction(TIMEOUT_S)
     assert caught.value.args[0].fatal()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from highwater.broker.commands.zookeeper_process import (
     write_files,
 )
 from highwater.common.ports import free_ports
+from tests.waiting import wait_until
 
 START_DEADLINE_S: Final = 60.0
 
@@ -37,12 +37,14 @@ class ZooKeeperServer:
             )
 
     def wait_until_it_serves(self) -> None:
-        deadline = time.monotonic() + START_DEADLINE_S
-        while mode(self.node) is None:
-            if time.monotonic() > deadline or self._process is None or self._process.poll() is not None:
-                log = (self.node.directory / "zookeeper.log").read_text()
-                raise AssertionError(f"ZooKeeper does not start: {log[-2000:]}")
-            time.sleep(0.05)
+        log = self.node.directory / "zookeeper.log"
+
+        def serves() -> bool:
+            assert self._process is not None, "not started"
+            assert self._process.poll() is None, f"ZooKeeper does not start: {log.read_text()[-2000:]}"
+            return mode(self.node) is not None
+
+        wait_until(serves, lambda: f"ZooKeeper's start: {log.read_text()[-2000:]}", START_DEADLINE_S)
 
     def kill(self) -> None:
         if self._process is not None:

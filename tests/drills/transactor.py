@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
@@ -13,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from tests.drills.actors import Actor, Lost, client, committed_offsets
 from tests.drills.reading import Place, Seen, read
 from tests.drills.writers import author_of, value_of
+from tests.waiting import wait_until
 
 RECORDS: Final = 6
 _ANSWER_S: Final = 3.0
@@ -92,11 +92,10 @@ class Transactor(Actor):
         self._promised = set(self._committed)
 
     def check_promises(self, seen: Mapping[Place, Seen]) -> None:
-        deadline = time.monotonic() + _SETTLE_S
-        while (trouble := self._trouble()) is not None:
-            if time.monotonic() > deadline:
-                raise Lost(f"{self.name}: {trouble}")
-            time.sleep(0.05)
+        try:
+            wait_until(lambda: self._trouble() is None, lambda: f"{self.name}: {self._trouble()}", _SETTLE_S)
+        except TimeoutError as error:
+            raise Lost(str(error)) from None
         self.verified += len(self._found)
 
     def _trouble(self) -> str | None:

@@ -20,6 +20,7 @@ from typing import Final
 from tests.lab import guests, hosts, inventory, making
 from tests.lab.record import Node, Record, Store
 from tests.lab.telling import tell
+from tests.waiting import wait_until
 
 _BOOT_WITHIN_S: Final = 120.0
 _COMMAND_WITHIN_S: Final = 60.0
@@ -105,10 +106,8 @@ class Operator:
         """And wait until it is up again, with nothing failed."""
         boot_id = self._boot(node)
         hosts.run(self.store, node, "sudo systemctl --no-block reboot")
-        deadline_s = time.monotonic() + _BOOT_WITHIN_S * self.patience
-        while self._boot(node) in ("", boot_id):
-            assert time.monotonic() < deadline_s, f"{node.name} has not come back; see {self.store.console(node)}"
-            time.sleep(0.2)
+        what = f"{node.name} comes back (see {self.store.console(node)})"
+        wait_until(lambda: self._boot(node) not in ("", boot_id), what, _BOOT_WITHIN_S * self.patience)
         state = hosts.wait_until_ready(self.store, node, self.patience)
         assert state == "running", self.run(node, "systemctl --failed --no-legend")
 

@@ -17,6 +17,7 @@ import pytest
 from tests.lab import groups, hosts, making
 from tests.lab.record import Node, Record, Store
 from tests.lab.telling import tell
+from tests.waiting import wait_until
 
 NAME = "self"
 ROOT = Path(__file__).parent.parent.parent
@@ -132,12 +133,12 @@ def test_a_disk_is_mounted_after_a_reboot_as_on_any_host(store: Store, record: R
     on(store, node, "mount /data/ssd1 && echo kept > /data/ssd1/file && umount /data/ssd1")
     booted = on(store, node, "systemctl show --property UserspaceTimestamp")
     hosts.run(store, node, "sudo systemctl reboot")
-    deadline_s = time.monotonic() + WITHIN_S
-    while time.monotonic() < deadline_s:
+
+    def has_booted_again() -> bool:
         done = hosts.run(store, node, "systemctl show --property UserspaceTimestamp", 10.0)
-        if done.returncode == 0 and done.stdout.strip() != booted:
-            break
-        time.sleep(0.2)
+        return done.returncode == 0 and done.stdout.strip() != booted
+
+    wait_until(has_booted_again, "its next boot", WITHIN_S)
     assert hosts.wait_until_ready(store, node) == "running"
     assert on(store, node, "cat /data/ssd1/file; findmnt --noheadings --output OPTIONS /data/ssd1").startswith(
         "kept\nrw,noatime"
@@ -192,10 +193,7 @@ def test_a_host_that_was_switched_off_is_booted_again_with_what_it_had(store: St
     node = record.nodes[0]
     on(store, node, "echo kept > /root/file")
     hosts.run(store, node, "sudo systemctl poweroff")
-    deadline_s = time.monotonic() + WITHIN_S
-    while hosts.is_up(node):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.1)
+    wait_until(lambda: not hosts.is_up(node), "its end", WITHIN_S)
     making.up(store, 2, tell)
     assert on(store, node, "cat /root/file") == "kept"
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyspark
 
 from highwater.common.java_properties import format_properties
 from highwater.common.spark_java import find_spark_java
+from tests.waiting import wait_until
 
 DEADLINE_S = 180
 
@@ -67,13 +68,9 @@ class StandaloneSpark:
         self._stack.callback(process.kill)
 
     def _wait_for_log(self, name: str, pattern: str) -> str:
-        deadline = time.monotonic() + DEADLINE_S
-        while time.monotonic() < deadline:
-            text = (self._directory / name).read_text(errors="replace")
-            if match := re.search(pattern, text):
-                return match[1]
-            time.sleep(0.1)
-        raise AssertionError(f"Spark's {name} does not come up:\n{text}")
+        log = partial((self._directory / name).read_text, errors="replace")
+        wait_until(lambda: re.search(pattern, log()), lambda: f"Spark's {name}:\n{log()}", DEADLINE_S)
+        return str(re.findall(pattern, log())[0])
 
 
 @contextmanager

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from highwater.spark_loadgen.channel import DriverChannel, TaskChannel, clock_name
 from highwater.spark_loadgen.phases import Phases
 from highwater.spark_loadgen.windows import SECOND_NS
+from tests.waiting import wait_until
 
 DEADLINE_S = 60
 STRANGE_LINES = (
@@ -43,10 +43,12 @@ def connect(driver: DriverChannel, number: int, token: str | None = None) -> Tas
 
 def receive(driver: DriverChannel, count: int) -> list[tuple[int, dict[str, Any]]]:
     messages: list[tuple[int, dict[str, Any]]] = []
-    deadline = time.monotonic() + DEADLINE_S
-    while len(messages) < count and time.monotonic() < deadline:
-        messages += driver.receive()
-        time.sleep(0.01)
+
+    def have_come() -> bool:
+        messages.extend(driver.receive())
+        return len(messages) >= count
+
+    wait_until(have_come, lambda: f"{count} messages: {messages}", DEADLINE_S)
     return messages
 
 
@@ -130,10 +132,7 @@ def test_who_sends_no_token_in_time_is_cut(monkeypatch: pytest.MonkeyPatch) -> N
 def test_losing_the_driver_is_no_error() -> None:
     with DriverChannel("127.0.0.1", "127.0.0.1") as driver:
         task = connect(driver, 0)
-    deadline = time.monotonic() + DEADLINE_S
-    while task.connected and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not task.connected
+    wait_until(lambda: not task.connected, "the loss", DEADLINE_S)
     task.send({"kind": "progress"})
     task.close()
     assert "load-channel" not in {thread.name for thread in threading.enumerate()}

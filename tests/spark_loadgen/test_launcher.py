@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import psutil
@@ -17,6 +16,7 @@ from highwater.spark_loadgen import LoadFailed, LoadSetupError, Progress, SparkL
 from tests.processes import parent_of, words_of
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.running import interrupt_once
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -113,11 +113,14 @@ def test_an_interrupt_while_java_starts_leaves_no_java() -> None:
             assert process.stdout is not None
             process.stdout.readline()
             java: list[psutil.Process] = []
-            deadline_s = time.monotonic() + 60
-            while not java and time.monotonic() < deadline_s:
+
+            def has_started() -> bool:
                 # And not the `java -version` that comes before.
-                java = [child for child in psutil.Process(process.pid).children() if "pyspark-shell" in words_of(child)]
-            assert java, "Spark started no process"
+                children = psutil.Process(process.pid).children()
+                java.extend(child for child in children if "pyspark-shell" in words_of(child))
+                return bool(java)
+
+            wait_until(has_started, "a process of Spark")
             process.send_signal(signal.SIGINT)
             assert process.wait(60) != 0
         finally:

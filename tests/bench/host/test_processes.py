@@ -18,6 +18,7 @@ from highwater.bench.host.processes import (
     storage_bytes,
     use_by_group,
 )
+from tests.waiting import wait_until
 
 TABLE = {
     1: Process(parent=0, cpu_s=100.0),
@@ -111,8 +112,5 @@ def test_bytes_that_a_process_had_written_are_its_own(tmp_path: Path) -> None:
         assert resident > 1 << 20
     finally:
         process.communicate(b"\n")
-    deadline_s = time.monotonic() + 60
-    while (gone := storage_bytes([process.pid])) is not None and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    assert gone is None
+    wait_until(lambda: storage_bytes([process.pid]) is None, "the end of its figures")
     assert resident_bytes([process.pid]) is None

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 
 from highwater.bench.host.processes import ProcessGroups
 from highwater.bench.host.sampler import HostSampler
 from highwater.bench.host.use import host_use
 from highwater.results.host import HostSample
+from tests.waiting import wait_until
 
 
 def sample(second: int, **values: float | int | None) -> HostSample:
@@ -39,9 +41,7 @@ def test_a_disks_latency_is_of_its_operations_not_of_seconds() -> None:
 def test_samples_of_this_process_are_filed_by_second() -> None:
     started_s = time.monotonic()
     with HostSampler(ProcessGroups(system=(os.getpid(),)), None) as sampler:
-        deadline_s = started_s + 30
-        while len(sampler.samples(started_s)) < 1 and time.monotonic() < deadline_s:
-            time.sleep(0.05)
+        wait_until(partial(sampler.samples, started_s), "a sample")
     (first, *_) = sampler.samples(started_s)
     assert first.second == 0
     assert 0 <= first.cpu_ratio <= 1
@@ -79,9 +79,7 @@ def test_what_the_system_used_before_the_load_is_none_of_the_loads() -> None:
 def test_a_process_that_is_gone_and_a_disk_that_is_not_there_are_unknown() -> None:
     started_s = time.monotonic()
     with HostSampler(ProcessGroups(system=(2**22 + 1,)), "no-such-disk") as sampler:
-        deadline_s = started_s + 30
-        while len(sampler.samples(started_s)) < 1 and time.monotonic() < deadline_s:
-            time.sleep(0.05)
+        wait_until(partial(sampler.samples, started_s), "a sample")
     (first, *_) = sampler.samples(started_s)
     assert (first.system_cpu_ratio, first.system_rss_bytes, first.system_read_bytes) == (None, None, None)
     assert (first.disk_read_bytes, first.disk_util_ratio, first.disk_read_latency_ns) == (None, None, None)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 from tests.bench.test_real_broker import TINY
 from tests.this_machine import settings_alone
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
@@ -53,11 +53,11 @@ def proof(tmp_path: Path, before: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_proof_that_is_killed_leaves_a_way_back(proof: subprocess.Popen[bytes], before: str, tmp_path: Path) -> None:
-    deadline = time.monotonic() + 180
-    while SETTING.read_text().strip() == before or not psutil.Process(proof.pid).children(recursive=True):
+    def is_at_work() -> bool:
         assert proof.poll() is None, "the proof ended by itself"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        return SETTING.read_text().strip() != before and bool(psutil.Process(proof.pid).children(recursive=True))
+
+    wait_until(is_at_work, "a changed setting, and a broker", 180)
     children = psutil.Process(proof.pid).children(recursive=True)
     os.kill(proof.pid, signal.SIGKILL)
     proof.wait()

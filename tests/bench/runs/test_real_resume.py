@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from highwater.bench.verify import disagreements
 from highwater.results.reader import RunResult
 from tests.bench.test_real_broker import TINY
 from tests.processes import words_of
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay"), pytest.mark.slow]
 
@@ -53,11 +53,11 @@ def _load_processes(process_id: int) -> list[psutil.Process]:
 
 
 def _await(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 180
-    while not condition():
+    def holds() -> bool:
         assert process.poll() is None, "the run ended by itself"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        return condition()
+
+    wait_until(holds, "that moment of the run", 180)
 
 
 def test_a_run_that_was_killed(run: subprocess.Popen[bytes], tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import json
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -37,6 +36,7 @@ from highwater.results.writer import ResultWriter
 from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError
 from highwater.tuning.facts import collect
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
+from tests.waiting import wait_until
 
 TWO_CELLS = MINIMAL + "matrix: {producers.client.acks: [1, all]}\n"
 
@@ -81,10 +81,8 @@ class Bench:
 
     def stopped(self) -> bool:
         """Whether the run is told to stop within a minute."""
-        deadline_s = time.monotonic() + 60
-        while not self.stop.requested and time.monotonic() < deadline_s:
-            time.sleep(0.001)
-        return self.stop.requested
+        wait_until(lambda: self.stop.requested, "the request to stop")
+        return True
 
     def result(self) -> RunResult:
         """What is on disk, which must be readable and agree with itself whatever happened."""

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from highwater.bench.systems import StartedSystem, SystemProcess
 from highwater.bench.systems.process import listening, ready_line
 from highwater.common.errors import StoppedError, TrialError, UsageError
 from highwater.common.ports import free_ports
-from tests.processes import words_of
+from tests.processes import runs, words_of
+from tests.waiting import wait_until
 
 READY = "print('ready: listening on 127.0.0.1:4711 (cluster x)', flush=True)"
 WAIT = "import time; time.sleep(600)"
@@ -48,21 +48,12 @@ def start(
 
 
 def gone(pid: int) -> bool:
-    deadline_s = time.monotonic() + 60
-    while psutil.pid_exists(pid) and time.monotonic() < deadline_s:
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.02)
-    return not psutil.pid_exists(pid)
+    wait_until(lambda: not psutil.pid_exists(pid) or not runs(psutil.Process(pid)), f"the end of process {pid}")
+    return True
 
 
 def problem_of(system: StartedSystem) -> str:
-    deadline_s = time.monotonic() + 60
-    while system.problem() is None and time.monotonic() < deadline_s:
-        time.sleep(0.02)
+    wait_until(system.problem, "a problem")
     return system.problem() or "none"
 
 

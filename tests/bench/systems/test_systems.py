@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,10 +53,8 @@ def serves(system: System, copies: int = 1) -> None:
 
 
 def all_gone(process_ids: list[int]) -> bool:
-    deadline_s = time.monotonic() + 60
-    while any(map(psutil.pid_exists, process_ids)) and time.monotonic() < deadline_s:
-        time.sleep(0.02)
-    return not any(map(psutil.pid_exists, process_ids))
+    wait_until(lambda: not any(map(psutil.pid_exists, process_ids)), f"the end of {process_ids}")
+    return True
 
 
 def test_an_external_system_is_neither_started_nor_stopped(tmp_path: Path) -> None:

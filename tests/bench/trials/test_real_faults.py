@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -18,6 +17,7 @@ from highwater.bench.verify import disagreements
 from highwater.bench.workload.system import HighwaterUnderTest
 from highwater.results.reader import RunResult
 from tests.bench.test_real_broker import TINY, left_running
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay"), pytest.mark.slow]
 
@@ -98,10 +98,9 @@ def test_leader_and_controller_go_and_each_record_is_there_once(tmp_path: Path) 
 
 def is_stopped(process_id: int) -> bool:
     """SIGSTOP takes effect when each of the process's threads next gets to run."""
-    process, deadline_s = psutil.Process(process_id), time.monotonic() + 60
-    while process.status() != psutil.STATUS_STOPPED and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    return process.status() == psutil.STATUS_STOPPED
+    process = psutil.Process(process_id)
+    wait_until(lambda: process.status() == psutil.STATUS_STOPPED, "the stop")
+    return True
 
 
 def test_a_broker_comes_back_at_its_address_and_its_end_is_a_problem_again(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import struct
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from confluent_kafka import Producer
 
 from tests.broker.handlers.harness import request_frame
 from tests.broker.running import running_broker
+from tests.waiting import wait_until
 
 
 @pytest.mark.clients
@@ -43,8 +43,6 @@ def test_librdkafka_is_told_its_throttle_time(tmp_path: Path) -> None:
         for _ in range(50):
             producer.produce("t", b"x" * 1000)
             producer.flush(60)
-        deadline = time.monotonic() + 60
-        while not any(throttled) and time.monotonic() < deadline:
-            producer.poll(0.1)
+        wait_until(lambda: producer.poll(0.1) >= 0 and any(throttled), "statistics of the client")
         assert delivered == [None] * 50
         assert 0 < max(throttled) < 5_000

@@ -8,7 +8,6 @@ Producer ids are told as p1, p2 ... in the order in which they come, as they dif
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby
@@ -21,6 +20,7 @@ from highwater.admin.wire import Node
 from highwater.kafka.client.blocking import BlockingClient
 from highwater.kafka.client.settings import ClientSettings
 from tests.broker.handlers.harness import one_batch
+from tests.waiting import wait_until
 
 DEADLINE_S: Final = 60.0
 PROPERTIES: Final = {
@@ -96,10 +96,7 @@ class Story:
         return bool(answer.error_code is ErrorCode.none)
 
     def _until(self, is_done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while not is_done():
-            assert time.monotonic() < deadline, "\n".join(self.lines[-5:])
-            time.sleep(0.02)
+        wait_until(is_done, lambda: "\n".join(self.lines[-5:]), DEADLINE_S)
 
     # The coordinator
 

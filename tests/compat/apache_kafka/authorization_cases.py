@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from tests.compat.apache_kafka.authorization_differs import differences
 from tests.compat.apache_kafka.case import succeed
 from tests.compat.apache_kafka.cluster_cases import cluster_case
 from tests.compat.apache_kafka.tools import kafka_tool
+from tests.waiting import wait_until
 
 _TOLD_WITHIN_S: Final = 10.0
 ACLS: Final = "kafka.admin.AclCommand"
@@ -70,9 +71,8 @@ def acls_are_set_by_kafkas_tools(directory: Path) -> None:
 def _all_know(cluster: RunningCluster, directory: Path, wanted: list[str]) -> None:
     for port in cluster.ports.values():
         one = ("--bootstrap-server", f"127.0.0.1:{port}", "--command-config", client_properties(directory, "admin"))
-        deadline = time.monotonic() + _TOLD_WITHIN_S
-        while _listed(*one) != wanted:
-            assert time.monotonic() < deadline, (_listed(*one), wanted)
+        found = partial(_listed, *one)
+        wait_until(lambda: found() == wanted, lambda: (found(), wanted), _TOLD_WITHIN_S)  # noqa: B023 - called here
 
 
 def _produced(cluster: RunningCluster, *topics: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,9 +14,9 @@ from tests.lab.broker_story import newer_tree
 from tests.lab.record import Node
 from tests.lab.story import looking
 from tests.lab.story.scene import OURS, Scene
+from tests.waiting import wait_until
 
 _WITHIN_S: Final = 120.0
-_POLL_S: Final = 0.2
 _RELEASE: Final = "basename $(readlink /opt/highwater/broker/current)"
 _RUN: Final = "story"
 # As short as the instrument takes it: whether it works is asked here, and not how fast a lab is.
@@ -49,12 +49,14 @@ def kill(scene: Scene) -> str:
             unit = f"highwater-broker@{cluster}.service"
             before = _process(scene, node, unit)
             scene.run(node, f"kill -9 {before}")
-            deadline_s = time.monotonic() + _WITHIN_S
-            while _process(scene, node, unit) in ("0", before):
-                assert time.monotonic() < deadline_s, f"{node.name}: systemd has not brought {unit} back"
-                time.sleep(_POLL_S)
+            is_back = partial(_is_another, scene, node, unit, before)
+            wait_until(is_back, f"{node.name}: systemd brings {unit} back", _WITHIN_S)
         took_s = scene.wait_until_whole({host.number for host in scene.hosts})
     return f"{node.name}: brokers back, clusters whole after {took_s:.0f} s; {scene.account()}"
+
+
+def _is_another(scene: Scene, node: Node, unit: str, before: str) -> bool:
+    return _process(scene, node, unit) not in ("0", before)
 
 
 def _process(scene: Scene, node: Node, unit: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-import time
 from contextlib import ExitStack
 from typing import Final
 
@@ -17,12 +16,12 @@ from tests.lab.ledger import Ledger
 from tests.lab.record import Node
 from tests.lab.story import access
 from tests.lab.story.scene import DISKS, OURS, Scene
+from tests.waiting import wait_until
 
 _OPEN_FILES: Final = 100_000
 _ZOOKEEPER_PORT: Final = 2181
 _RECORDS: Final = 200
 _WITHIN_S: Final = 60.0
-_POLL_S: Final = 0.5
 _TOPIC: Final = "story-looked-at"
 
 
@@ -58,10 +57,9 @@ def settings(scene: Scene, node: Node) -> str:
 
 def _require_listening(scene: Scene, node: Node, unit: str, port: int, process: str) -> None:
     """A unit may be active before it listens: Spark's say nothing to systemd."""
-    deadline_s = time.monotonic() + _WITHIN_S
-    while re.search(rf":{port} .*pid={process},", scene.run(node, "ss -Hltnp")) is None:
-        assert time.monotonic() < deadline_s, f"{node.name}: {unit} does not listen on {port}"
-        time.sleep(_POLL_S)
+    listens = re.compile(rf":{port} .*pid={process},")
+    what = f"{node.name}: {unit} listens on {port}"
+    wait_until(lambda: listens.search(scene.run(node, "ss -Hltnp")), what, _WITHIN_S)
 
 
 def services(scene: Scene, node: Node) -> str:

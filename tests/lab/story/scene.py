@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from tests.lab.ledger import Ledger
 from tests.lab.operating import Operator, Played, differing
 from tests.lab.record import Node
 from tests.lab.story import access
+from tests.waiting import wait_until
 
 # Of brokers, as group_vars of the lab have them: cluster, port, log directory.
 OURS: Final = {"ssd": (9092, "/data/ssd1/highwater-ssd"), "hdd": (9093, "/data/hdd1/highwater-hdd")}
@@ -26,7 +28,6 @@ REFERENCE: Final = {"ssd": (19092, "/data/ssd1/reference-kafka-ssd")}
 DISKS: Final = {"/data/ssd1": "lab-ssd", "/data/hdd1": "lab-hdd"}
 _MEMORY: Final = "scene.json"
 _PARTITIONS: Final = 6
-_POLL_S: Final = 0.5
 _ANSWER_WITHIN_S: Final = 10.0
 # Of a network namespace; and swap, which none of them may have.
 _OWN_SETTINGS: Final = ("net.", "swap")
@@ -185,9 +186,9 @@ class Scene:
         """Until these are the brokers of all our clusters and every copy is in sync; the seconds that it took."""
         started_s = time.monotonic()
         for cluster in OURS:
-            while (missing := self._missing(cluster, brokers)) != "":
-                assert time.monotonic() < started_s + within_s, f"cluster {cluster}: {missing}"
-                time.sleep(_POLL_S)
+            missing = partial(self._missing, cluster, brokers)
+            left_s = started_s + within_s - time.monotonic()
+            wait_until(lambda: not missing(), lambda: f"cluster {cluster}: {missing()}", left_s)  # noqa: B023 - called here
         return time.monotonic() - started_s
 
     def partitions(self, cluster: str) -> list[PartitionMetadata]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -18,13 +17,13 @@ from kazoo.handlers.threading import KazooTimeoutError
 from tests.lab.record import Node
 from tests.lab.story import access
 from tests.lab.story.scene import OURS, Scene
+from tests.waiting import wait_until
 
 _CLUSTER: Final = "ssd"
 _INSIDE_ABOVE: Final = 1000
 _ZOOKEEPER_PORT: Final = 2181
 _WITHIN_S: Final = 60.0
 _SHORT_S: Final = 10.0
-_POLL_S: Final = 0.5
 _PLACES: Final = "/etc /opt/highwater /var/lib"
 
 
@@ -143,12 +142,9 @@ def renewed(scene: Scene) -> str:
     before, served = _processes(scene, node), _certificate(node, port)
     (scene.keys / f"host-{node.name}.pem").unlink()
     scene.operator.play("zookeeper.yml", "broker.yml", "-i", str(scene.inventory))
-    deadline_s = time.monotonic() + _WITHIN_S
-    while (now := _certificate(node, port)) == served:
-        assert time.monotonic() < deadline_s, f"{node.name}: port {port} still has the former certificate"
-        time.sleep(_POLL_S)
+    wait_until(lambda: _certificate(node, port) != served, f"another certificate of {node.name}:{port}", _WITHIN_S)
     kept = ssl.PEM_cert_to_DER_cert((scene.keys / f"host-{node.name}.pem").read_text("utf-8"))
-    assert now == kept, f"{node.name}: port {port} has a certificate that is not that of the controller"
+    assert _certificate(node, port) == kept, f"{node.name}: port {port} has not the certificate of the controller"
     assert _processes(scene, node) == before, f"{node.name}: brokers were restarted"
     scene.wait_until_whole({host.number for host in scene.hosts})
     again = scene.operator.play("zookeeper.yml", "broker.yml", "-i", str(scene.inventory))
@@ -191,7 +187,4 @@ def kept(scene: Scene) -> str:
 
 
 def _wait(get: Callable[[], list[str]], wanted: list[str]) -> None:
-    deadline_s = time.monotonic() + _WITHIN_S
-    while (found := get()) != wanted:
-        assert time.monotonic() < deadline_s, f"found {found}, wanted {wanted}"
-        time.sleep(_POLL_S)
+    wait_until(lambda: get() == wanted, lambda: f"found {get()}, wanted {wanted}", _WITHIN_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -82,13 +81,6 @@ def test_what_cannot_be_delivered_does_not_hold_up_others(topics: Topics) -> Non
     assert len(said) >= 2
 
 
-def steps(*movers: Mover) -> None:
-    deadline_s = time.monotonic() + 60
-    while time.monotonic() < deadline_s:
-        for mover in movers:
-            mover.step(0.1)
-
-
 def test_moved_records_are_deleted_later(topics: Topics) -> None:
     topics.create("trimmed", 1)
     mover = Mover({"bootstrap.servers": topics.address}, name="only", keep_ms=1)
@@ -109,17 +101,13 @@ def test_moved_records_are_deleted_later(topics: Topics) -> None:
 def test_a_second_mover_of_a_name_ends_the_first(topics: Topics) -> None:
     client = {"bootstrap.servers": topics.address}
     first = Mover(client, name="same", say=print)
-    deadline_s = time.monotonic() + 60
-    while time.monotonic() < deadline_s:
-        first.step(0.1)
-        if first.has_partitions:
-            break
+    wait_until(lambda: first.step(0.1) >= 0 and first.has_partitions, "its partitions")
     second = Mover(client, name="same", say=print)
     try:
         topics.create("later", 1)
         send(topics, delay("later", b"1", b"k", due_ms=now_ms() + 200))
         with pytest.raises(MessagingError, match="another one of this name"):
-            steps(first, second)
+            wait_until(lambda: first.step(0.1) < 0 or second.step(0.1) < 0, "the end of the first")
     finally:
         first.close()
         second.close()
