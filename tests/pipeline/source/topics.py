@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from highwater.kafka.requests.broker_error import BrokerError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.settings import settings_of
+from tests.reading import Read, read_to_end
 from tests.topics import create_topics
 
 Value = TypeVar("Value")
@@ -106,37 +107,21 @@ class Topics:
 
     def rows(self, name: str, partitions: int = 1, *, read_committed: bool = False) -> list[dict[str, Any]]:
         """What librdkafka reads, as the rows that the source should make of it, by partition and offset."""
-        isolation = "read_committed" if read_committed else "read_uncommitted"
-        settings = {"group.id": "unused", "enable.partition.eof": True, "isolation.level": isolation}
-        consumer = Consumer({**self._client, **settings, "enable.auto.commit": False})
-        found = []
-        try:
-            consumer.assign([TopicPartition(name, number, 0) for number in range(partitions)])
-            left, deadline_s = partitions, time.monotonic() + DEADLINE_S
-            while left:
-                assert time.monotonic() < deadline_s
-                for message in consumer.consume(1000, 0.2):
-                    if message.error() is not None:
-                        left -= 1
-                    else:
-                        found.append(_row(message))
-        finally:
-            consumer.close()
-        return by_offset(found)
+        found = read_to_end(self._client, name, partitions, committed=read_committed, within_s=DEADLINE_S)
+        return by_offset(_row(name, each) for each in found)
 
 
-def _row(message: Any) -> dict[str, Any]:
-    kind, timestamp_ms = message.timestamp()
-    headers = message.headers()
+def _row(topic: str, found: Read) -> dict[str, Any]:
+    kind, timestamp_ms = found.timestamp
     return {
-        "key": message.key(),
-        "value": message.value(),
-        "topic": message.topic(),
-        "partition": message.partition(),
-        "offset": message.offset(),
+        "key": found.key,
+        "value": found.value,
+        "topic": topic,
+        "partition": found.partition,
+        "offset": found.offset,
         "timestamp": EPOCH + timedelta(milliseconds=timestamp_ms),
         "timestampType": kind - 1,
-        "headers": None if headers is None else [{"key": key, "value": value} for key, value in headers],
+        "headers": None if found.headers is None else [{"key": key, "value": value} for key, value in found.headers],
     }
 
 
