@@ -50,6 +50,7 @@ class Web:
         client = TestClient(
             self.client.app, ORIGIN, follow_redirects=False, client=(address, 50000), raise_server_exceptions=False
         )
+        client.portal = self.client.portal  # without one each request starts a thread
         if role is not None:
             assert log_in(client, role.title).status_code == 303
         return client
@@ -107,7 +108,8 @@ def web_app(
             oidc=login,
             note=note,
         )
-        yield Web(users, clock, TestClient(app, ORIGIN), settings)
+        with TestClient(app, ORIGIN) as client:
+            yield Web(users, clock, client, settings)
     finally:
         users.close()
 
