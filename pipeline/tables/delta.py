@@ -94,17 +94,17 @@ class _Table:
     def progress(self) -> Progress | None:
         if not self._batch_count:
             return None
-        restored_to: int | None = None
+        restore: dict[str, Any] = {}
         for commit in self._commits():
             stored = commit.get(_PROGRESS)
-            is_undone = restored_to is not None and commit["version"] > restored_to
-            if commit.get("operation") == "RESTORE" and not is_undone:
-                restored_to = int(commit["operationParameters"]["version"])
+            undone = _how_undone(commit, restore)
+            if commit.get("operation") == "RESTORE" and not undone:
+                restore = commit["operationParameters"]
             elif isinstance(stored, dict) and stored.get(_NAME) == self._name:
-                if is_undone:
+                if undone:
                     raise ProgressError(
-                        f"{self._path} was restored to version {restored_to}, from before batch {stored.get('batch')} "
-                        f"of sink {self._name}: restore it to {commit['version']}, or give the sink another name"
+                        f"{self._path} was restored to {undone} batch {stored.get('batch')} of sink {self._name}: "
+                        f"restore it to version {commit['version']}, or give the sink another name"
                     )
                 return progress_from_json(stored)
         raise ProgressError(
@@ -130,6 +130,17 @@ class _Table:
                 write_deltalake(self._table, _until_commit(rows), mode="append", commit_properties=commit)
             except CommitFailedError as error:
                 raise CommittedMeanwhileError(f"{what}: {first_line(error)}") from None
+
+
+def _how_undone(commit: dict[str, Any], restore: dict[str, Any]) -> str:
+    """To which point before a commit the table was restored later, in words; empty if to none."""
+    version, datetime = str(restore.get("version")), str(restore.get("datetime"))
+    if version.isdecimal():
+        return f"version {version}, from before" if commit["version"] > int(version) else ""
+    if datetime.isdecimal():
+        return "a time before" if commit["timestamp"] > int(datetime) else ""
+    # Spark has the time in words, and in the time zone of a session.
+    return f"{restore.get('timestamp')}, which may be before" if restore else ""
 
 
 def _until_commit(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:

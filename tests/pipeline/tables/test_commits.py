@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint
 from highwater.pipeline.drill.stops import Stops
@@ -118,13 +121,42 @@ def test_a_table_that_was_rolled_back(table: Delta | Iceberg) -> None:
     assert ids(table) == [0, 1]
 
 
+def test_a_delta_table_that_was_restored_to_a_time(tmp_path: Path) -> None:
+    table = Delta(tmp_path)
+
+    def restore_to_before(number: int) -> None:
+        between = datetime.now(UTC) + timedelta(milliseconds=50)
+        while datetime.now(UTC) <= between:
+            pass
+        append(table, number, "b" if number > 1 else "a")
+        DeltaTable(table.path).restore(between)
+
+    append(table, 0)
+    restore_to_before(1)
+    with pytest.raises(ProgressError, match="was restored to a time before batch 1 of sink a: restore it to version 2"):
+        table.place.open("a").progress()
+    DeltaTable(table.path).restore(2)
+    restore_to_before(2)
+    assert table.place.open("a").progress() == batch(1)
+
+
+def test_a_delta_table_that_spark_restored_to_a_time(tmp_path: Path) -> None:
+    """Only Spark knows of which zone the time is."""
+    table = Delta(tmp_path)
+    append(table, 0)
+    DeltaTable(table.path).restore(0)
+    newest = max((table.path / "_delta_log").glob("*.json"))
+    parameters = r'"operationParameters":{"version":null,"timestamp":"2026-11-30 12:00:00"}'
+    newest.write_text(re.sub(r'"operationParameters":\{[^}]*\}', parameters, newest.read_text()))
+    with pytest.raises(ProgressError, match="restored to 2026-11-30 12:00:00, which may be before batch 0 of sink a: "):
+        table.place.open("a").progress()
+
+
 def test_a_commit_that_the_log_no_longer_has(tmp_path: Path) -> None:
     table = Delta(tmp_path)
     append(table, 0)
     for number in range(3):
         table.write_as_another(rows(number))
-    from deltalake import DeltaTable
-
     DeltaTable(table.path).create_checkpoint()
     for commit in sorted((table.path / "_delta_log").glob("*.json"))[:-1]:
         commit.unlink()
