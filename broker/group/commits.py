@@ -8,9 +8,9 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.events import Committer
-from highwater.broker.group.groups import STORE_ERRORS, Groups, fits
+from highwater.broker.group.groups import STORE_ERRORS, Group, Groups, fits
 from highwater.broker.group.members import CONSUMER
-from highwater.broker.group.offsets import CommittedOffset, GroupOffsets
+from highwater.broker.group.offsets import CommittedOffset, End, GroupOffsets
 from highwater.broker.group.schemas import OffsetKey, encode_offset, encode_offset_key
 from highwater.broker.replica.partition import Verify
 from highwater.broker.topics.internal_topic import KeyValue
@@ -28,33 +28,15 @@ class Commits:
         self._max_metadata_length = max_metadata_length
 
     def commit(self, group_id: str, committer: Committer, offsets: Offsets, answer: Callable[[Outcomes], None]) -> None:
-        group = self._groups.by_id.get(group_id)
         error = self._groups.refusal(group_id, may_be_empty=True)
-        if error is None and group is None:
-            if committer.generation_id < 0:
-                group = self._groups.add(group_id)
-            else:
-                error = ErrorCode.group_id_not_found
-        if error is None and group is not None:
+        group = None if error else self._group_of(group_id, committer)
+        if group is not None:
             error = group.members.check_commit(committer, offsets, self._groups.now())
             self._groups.schedule(group)
-        if error is not None or group is None:
+        if group is None or error is not None:
             answer(dict.fromkeys(offsets, error or ErrorCode.group_id_not_found))
-            return
-        accepted = {key: offset for key, offset in offsets.items() if self._is_short(offset.metadata)}
-        outcomes = dict.fromkeys(offsets, ErrorCode.offset_metadata_too_large)
-        if not accepted:
-            answer(outcomes)
-            return
-        committed = group.offsets
-        order = committed.begin_commit(accepted)
-
-        def written(error: ErrorCode) -> None:
-            committed.end_commit(order, accepted, is_written=not error)
-            self._count(accepted, error)
-            answer(outcomes | dict.fromkeys(accepted, COMMIT_ERRORS.get(error, error)))
-
-        self._groups.append(group_id, self._records(group_id, accepted), written)
+        else:
+            self._append(group_id, offsets, group.offsets.begin_commit, answer)
 
     def commit_in_transaction(
         self,
@@ -71,39 +53,51 @@ class Commits:
 
         `verify` is None if this broker did not coordinate the group when the transaction was verified.
         """
-        producer_id, epoch = producer
-        group = self._groups.by_id.get(group_id)
         partition = self._groups.topic.partition(group_id)
         error = self._groups.refusal(group_id)
-        if (
-            error is None
-            and partition is not None
-            and partition.would_begin(producer_id, epoch, by_version_2=by_version_2)
-        ):
+        if error is None and partition is not None and partition.would_begin(*producer, by_version_2=by_version_2):
             refusal = ErrorCode.not_coordinator if verify is None else verify(*producer)
             error = COMMIT_ERRORS.get(refusal, refusal) or None
-        if error is None and group is None:
-            if committer.generation_id < 0:
-                group = self._groups.add(group_id)
-            else:
-                error = ErrorCode.group_id_not_found
-        if error is None and group is not None:
+        group = None if error else self._group_of(group_id, committer)
+        if group is not None:
             error = group.members.check_transactional_commit(committer, offsets)
-        if error is not None or group is None:
+        if group is None or error is not None:
             answer(dict.fromkeys(offsets, error or ErrorCode.group_id_not_found))
             return
+        undecided, producer_id = group.offsets, producer[0]
+
+        def begin(accepted: Offsets) -> End:
+            self._groups.undecided.setdefault(producer_id, set()).add(group_id)
+            return undecided.begin_in_transaction(producer_id, accepted)
+
+        self._append(group_id, offsets, begin, answer, producer, by_version_2=by_version_2)
+
+    def _group_of(self, group_id: str, committer: Committer) -> Group | None:
+        """The group to commit in. One that is not there is made for whoever is no member; None for others."""
+        group = self._groups.by_id.get(group_id)
+        return self._groups.add(group_id) if group is None and committer.generation_id < 0 else group
+
+    def _append(
+        self,
+        group_id: str,
+        offsets: Offsets,
+        begin: Callable[[Offsets], End],
+        answer: Callable[[Outcomes], None],
+        producer: tuple[int, int] | None = None,
+        *,
+        by_version_2: bool = False,
+    ) -> None:
+        """Append the offsets whose metadata are not too long; `begin` notes them in the group."""
         accepted = {key: offset for key, offset in offsets.items() if self._is_short(offset.metadata)}
         outcomes = dict.fromkeys(offsets, ErrorCode.offset_metadata_too_large)
         if not accepted:
             answer(outcomes)
             return
-        take_back = group.offsets.add_undecided(producer_id, accepted)
-        self._groups.undecided.setdefault(producer_id, set()).add(group_id)
+        end = begin(accepted)
 
         def written(error: ErrorCode) -> None:
-            if error:
-                take_back()
-            self._count(accepted, error)
+            end(not error)
+            self._groups.counters.offsets_committed += 0 if error else len(accepted)
             answer(outcomes | dict.fromkeys(accepted, COMMIT_ERRORS.get(error, error)))
 
         self._groups.append(group_id, self._records(group_id, accepted), written, producer, by_version_2=by_version_2)
@@ -135,9 +129,6 @@ class Commits:
             )
             for (topic, partition), offset in offsets.items()
         ]
-
-    def _count(self, offsets: Offsets, error: ErrorCode) -> None:
-        self._groups.counters.offsets_committed += 0 if error else len(offsets)
 
     def _is_short(self, metadata: str) -> bool:
         return len(metadata) <= self._max_metadata_length and fits(metadata)

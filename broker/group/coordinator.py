@@ -167,26 +167,16 @@ class GroupCoordinator:
             return
         if request.member_id == NO_MEMBER_ID:
             request = request._replace(member_id=str(uuid4()))
-        group = self._groups.by_id.get(group_id)
         error = self._groups.refusal(group_id)
         if error is None and not self._cluster.is_complete:
             error = ErrorCode.coordinator_load_in_progress
-        found = None if group is None else group.members
         if error is not None:
             answer(HeartbeatAnswer(error, None, request.member_id, request.member_epoch))
             return
-        if isinstance(found, ConsumerMembership):
-            members = found
-        elif request.member_epoch != JOIN_EPOCH:
-            message = f"There is no consumer group {group_id}."
-            answer(HeartbeatAnswer(ErrorCode.group_id_not_found, message, request.member_id, request.member_epoch))
+        members = self._consumers(group_id, request)
+        if isinstance(members, HeartbeatAnswer):
+            answer(members)
             return
-        else:
-            made = self._groups.become_consumers(group_id, request)
-            if isinstance(made, HeartbeatAnswer):
-                answer(made)
-                return
-            members = made
         group = self._groups.by_id[group_id]
 
         def answered(value: HeartbeatAnswer) -> None:
@@ -197,6 +187,16 @@ class GroupCoordinator:
             answer(value)
 
         self._groups.apply(group, members.consumer_heartbeat(request, sees, answered, self._groups.now()))
+
+    def _consumers(self, group_id: str, request: HeartbeatRequest) -> ConsumerMembership | HeartbeatAnswer:
+        """Return the consumer group, maybe a new one, or why `request` cannot be of its members."""
+        group = self._groups.by_id.get(group_id)
+        if group is not None and isinstance(group.members, ConsumerMembership):
+            return group.members
+        if request.member_epoch == JOIN_EPOCH:
+            return self._groups.become_consumers(group_id, request)
+        message = f"There is no consumer group {group_id}."
+        return HeartbeatAnswer(ErrorCode.group_id_not_found, message, request.member_id, request.member_epoch)
 
     # Administration
 

@@ -367,7 +367,7 @@ class Groups:
             for partition, offset in kept.committed.get(group_id, {}).items():
                 group.offsets.restore(partition, offset)
             for undecided in kept.undecided.get(group_id, ()):
-                group.offsets.add_undecided(undecided.producer_id, {undecided.partition: undecided.offset})
+                group.offsets.begin_in_transaction(undecided.producer_id, {undecided.partition: undecided.offset})
                 self.undecided.setdefault(undecided.producer_id, set()).add(group_id)
             self.apply(group)
             removed = [key for topic in self._deleted_topics for key in group.offsets.remove_topic(topic)]

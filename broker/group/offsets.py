@@ -22,7 +22,7 @@ A commit with its own retention time (OffsetCommit up to v4) expires after that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from highwater.broker.group.protocol import GroupProtocol
@@ -50,6 +50,10 @@ class _Undecided(NamedTuple):
     offset: CommittedOffset
 
 
+End: TypeAlias = Callable[[bool], None]
+"""Is to be called with whether the log has what was passed to it, in the order in which that was."""
+
+
 class GroupOffsets:
     __slots__ = ("_committed", "_order", "_pending", "_undecided")
 
@@ -57,8 +61,8 @@ class GroupOffsets:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
         self._pending: dict[TopicPartition, set[int]] = {}
         """The orders of the commits of each partition that the log has not answered yet."""
-        self._undecided: dict[int, dict[TopicPartition, _Undecided]] = {}
-        """The offsets in the open transaction of each producer id."""
+        self._undecided: dict[TopicPartition, dict[int, _Undecided]] = {}
+        """The offsets of each partition in open transactions, by producer id."""
         self._order = 0
 
     def __len__(self) -> int:
@@ -76,84 +80,82 @@ class GroupOffsets:
 
     def is_pending(self, partition: TopicPartition) -> bool:
         """Whether a commit or a transaction may soon change the committed offset."""
-        return partition in self._pending or any(partition in offsets for offsets in self._undecided.values())
+        return partition in self._pending or partition in self._undecided
 
     def restore(self, partition: TopicPartition, offset: CommittedOffset) -> None:
         self._committed[partition] = offset
 
-    def begin_commit(self, partitions: Iterable[TopicPartition]) -> int:
-        """Note a commit that is passed to the log. Returns the `order` for `end_commit`."""
-        self._order += 1
-        for partition in partitions:
-            self._pending.setdefault(partition, set()).add(self._order)
-        return self._order
+    def begin_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> End:
+        """Note a commit that is passed to the log."""
+        order = self._next_order()
+        for partition in offsets:
+            self._pending.setdefault(partition, set()).add(order)
 
-    def end_commit(self, order: int, offsets: Mapping[TopicPartition, CommittedOffset], *, is_written: bool) -> None:
-        """Note whether the log has appended a commit. Commits must end in the order in which they began."""
-        for partition, offset in offsets.items():
-            orders = self._pending.get(partition, set())
-            if order not in orders:
-                continue  # The offset was removed during the append.
-            orders.remove(order)
-            if not orders:
-                del self._pending[partition]
-            if is_written:
-                self._commit(partition, offset, order)
+        def end(is_written: bool) -> None:
+            for partition, offset in offsets.items():
+                orders = self._pending.get(partition, set())
+                if order not in orders:
+                    continue  # The offset was removed during the append.
+                orders.remove(order)
+                if not orders:
+                    del self._pending[partition]
+                if is_written:
+                    self._commit(partition, offset, order)
 
-    def add_undecided(self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> Callable[[], None]:
+        return end
+
+    def begin_in_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> End:
         """Note offsets of the producer's open transaction that are passed to the log, or were found there.
 
-        Returns a function to call if the log refuses them: it restores the earlier offsets of this transaction (the log
-        refuses those of a fenced instance, while the current instance may have written some).
+        If the log refuses them, earlier offsets of this transaction count again: the log refuses those of a fenced
+        instance, while the current instance may have written some.
         """
+        order = self._next_order()
+        before = {partition: self._undecided.get(partition, {}).get(producer_id) for partition in offsets}
+        for partition, offset in offsets.items():
+            self._set_undecided(partition, producer_id, _Undecided(order, offset))
+
+        def end(is_written: bool) -> None:
+            for partition, earlier in () if is_written else before.items():
+                now = self._undecided.get(partition, {}).get(producer_id)
+                if now is not None and now.order == order:
+                    self._set_undecided(partition, producer_id, earlier)
+
+        return end
+
+    def _next_order(self) -> int:
         self._order += 1
-        undecided = self._undecided.setdefault(producer_id, {})
-        before = {partition: undecided[partition] for partition in offsets if partition in undecided}
-        added = {partition: _Undecided(self._order, offset) for partition, offset in offsets.items()}
-        undecided.update(added)
-
-        def take_back() -> None:
-            now = self._undecided.get(producer_id, {})
-            refused = {partition for partition, entry in added.items() if now.get(partition) is entry}
-            kept = {partition: entry for partition, entry in now.items() if partition not in refused}
-            self._keep_undecided(producer_id, kept | {key: before[key] for key in refused if key in before})
-
-        return take_back
+        return self._order
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        undecided = self._undecided.pop(producer_id, {})
-        if is_commit:
-            for partition, (order, offset) in undecided.items():
-                self._commit(partition, offset, order)
+        for partition, of_producers in tuple(self._undecided.items()):
+            if (ended := of_producers.get(producer_id)) is not None:
+                self._set_undecided(partition, producer_id, None)
+                if is_commit:
+                    self._commit(partition, ended.offset, ended.order)
 
     def _commit(self, partition: TopicPartition, offset: CommittedOffset, order: int) -> None:
         self._committed[partition] = offset
-        if self._undecided:
-            self._drop_undecided(partition, before=order)
+        for producer_id, entry in tuple(self._undecided.get(partition, {}).items()):
+            if entry.order < order:
+                self._set_undecided(partition, producer_id, None)
 
-    def _drop_undecided(self, partition: TopicPartition, *, before: int | None = None) -> bool:
-        """Drop undecided offsets of the partition older than order `before`. Returns whether there was one."""
-        dropped = False
-        for producer_id, undecided in tuple(self._undecided.items()):
-            found = undecided.get(partition)
-            if found is not None and (before is None or found.order < before):
-                dropped = True
-                self._keep_undecided(producer_id, {key: entry for key, entry in undecided.items() if key != partition})
-        return dropped
-
-    def _keep_undecided(self, producer_id: int, undecided: dict[TopicPartition, _Undecided]) -> None:
-        if undecided:
-            self._undecided[producer_id] = undecided
-        else:
-            self._undecided.pop(producer_id, None)
+    def _set_undecided(self, partition: TopicPartition, producer_id: int, entry: _Undecided | None) -> None:
+        of_producers = self._undecided.setdefault(partition, {})
+        of_producers.pop(producer_id, None)
+        if entry is not None:
+            of_producers[producer_id] = entry
+        elif not of_producers:
+            del self._undecided[partition]
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Remove offsets. Returns the partitions with an offset in the log, or soon in the log."""
         removed = []
         for partition in partitions:
-            was_pending = self._pending.pop(partition, None) is not None
-            was_pending |= self._drop_undecided(partition)
-            if self._committed.pop(partition, None) is not None or was_pending:
+            was_known = self._committed.pop(partition, None) is not None
+            was_known |= self._pending.pop(partition, None) is not None
+            was_known |= self._undecided.pop(partition, None) is not None
+            if was_known:
                 removed.append(partition)
         return removed
 
@@ -164,7 +166,7 @@ class GroupOffsets:
         return self.remove(self._known())
 
     def _known(self) -> set[TopicPartition]:
-        return {*self._committed, *self._pending, *(key for offsets in self._undecided.values() for key in offsets)}
+        return {*self._committed, *self._pending, *self._undecided}
 
     def expire(self, members: GroupProtocol, now_ms: int, retention_ms: int) -> list[TopicPartition]:
         """Remove the offsets that have expired at `now_ms`. Returns their partitions."""

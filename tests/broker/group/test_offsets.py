@@ -14,12 +14,12 @@ def offset(value: int) -> CommittedOffset:
 def test_a_commit_after_a_removal_counts_though_an_earlier_one_is_under_way() -> None:
     """In the log the first commit is before the tombstone, and the second one after it."""
     offsets = GroupOffsets()
-    first = offsets.begin_commit([T0])
+    first = offsets.begin_commit({T0: offset(1)})
     assert offsets.remove([T0]) == [T0]
-    second = offsets.begin_commit([T0])
-    offsets.end_commit(first, {T0: offset(1)}, is_written=True)
+    second = offsets.begin_commit({T0: offset(2)})
+    first(True)
     assert offsets.get(T0) is None
     assert offsets.is_pending(T0)
-    offsets.end_commit(second, {T0: offset(2)}, is_written=True)
+    second(True)
     assert offsets.get(T0) == offset(2)
     assert not offsets.is_pending(T0)
