@@ -9,7 +9,7 @@ import struct
 from array import array
 from collections.abc import Callable
 from importlib import import_module
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from highwater.kafka.records.batch import (
     CONTROL_BIT,
@@ -38,22 +38,35 @@ _FIELDS: Final = struct.Struct(">qiibIhi8xqq6xi")
 timestamp, producer id, record count."""
 _OF_TRANSACTIONS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 
-Walked: TypeAlias = tuple[int, int, int, int, int, int, int, int, bytes, bytes]
-"""(where it ended, why, the next offset; of the last batch the offset before it, and where it begins; bytes since the
-last entry, largest timestamp, its offset; what the indexes note and what producers wrote)
 
-These two are native int64. An entry of the indexes: last offset, position, largest timestamp so far, its offset. For
-each other batch of a producer: its id, where in the window the batch begins."""
+class Walked(NamedTuple):
+    end: int
+    """Where the walk ended in the window; `why` is one of the reasons above."""
+    why: int
+    next_offset: int
+    offset_before: int
+    """The next offset before the last batch; `begun` is where that batch begins in the window."""
+    begun: int
+    bytes_since_entry: int
+    largest_ms: int
+    """The largest timestamp so far; `largest_offset` is the last offset of its batch."""
+    largest_offset: int
+    entries: bytes
+    """What the indexes note, each as four native int64: last offset, position, largest timestamp so far, its offset."""
+    producers: bytes
+    """The other batches of producers, each as two native int64: producer id, where the batch begins in the window."""
+
+
 Walk: TypeAlias = Callable[[memoryview, int, int, int, int, int, int, int, int, int], Walked]
 
 
 def fastest_walk() -> Walk:
     """Return `walk` as machine code, if there is any for this processor."""
     try:
-        native: Walk = import_module("highwater.broker.log.native_walk").walk
+        native = import_module("highwater.broker.log.native_walk").walk
     except ImportError:
         return walk
-    return native
+    return lambda *arguments: Walked._make(native(*arguments))
 
 
 def is_walk_native() -> bool:
@@ -111,7 +124,7 @@ def walk(
             break
         if producer_id != NO_PRODUCER_ID:
             producers.extend((producer_id, begun))
-    return (
+    return Walked(
         *(at, why, next_offset, before, begun),
         *(bytes_since_entry, largest_ms, largest_offset, entries.tobytes(), producers.tobytes()),
     )

@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 import random
 import struct
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -474,21 +476,20 @@ class Segment(SegmentFile):
         next_offset = self.base_offset
         start, at = 0, 0
         buffer = self._buffer(0)
-        last_batches: dict[int, deque[bytes]] = {}
+        last_batches = _LastBatches(observe)
         try:
             while start < self.size_bytes:
                 buffer, window = self._window(buffer, start)
                 why = OBSERVE
                 while why == OBSERVE:
-                    at, why, next_offset, before, begun, producers = indexes.add_all(
-                        window, at, start, next_offset, latest_epoch
-                    )
-                    if producers:
-                        _note_producers(last_batches, window, producers)
+                    walked = indexes.add_all(window, at, start, next_offset, latest_epoch)
+                    at, why, next_offset = walked.end, walked.why, walked.next_offset
+                    last_batches.note(window, walked.producers)
                     if why == OBSERVE:
-                        _observe_all(last_batches, observe)
-                        header = read_header(window, begun)
-                        observe(header, window[begun:at], before if start + begun else end_offset)
+                        last_batches.observe()
+                        header = read_header(window, walked.begun)
+                        offset_before = walked.offset_before if start + walked.begun else end_offset
+                        observe(header, window[walked.begun : at], offset_before)
                         latest_epoch = max(latest_epoch, header.leader_epoch)
                 if why != WHOLE:
                     raise self._damage(why, start + at, read_header(window, at), next_offset)
@@ -501,7 +502,7 @@ class Segment(SegmentFile):
             # If a power cut brought back what is removed here, it might fit after what is written meanwhile.
             self._files.sync(self._open())
             self.size_bytes = start + at
-        _observe_all(last_batches, observe)
+        last_batches.observe()
         return Recovered(next_offset if self.size_bytes else end_offset, damage)
 
     def _damage(self, why: int, position: int, header: BatchHeader, next_offset: int) -> CorruptBatch:
@@ -691,18 +692,21 @@ class Segment(SegmentFile):
         indexes.sync()
 
 
-def _note_producers(last_batches: dict[int, deque[bytes]], window: memoryview, producers: bytes) -> None:
-    """Keep the headers of the last batches of each producer: what a producer wrote before them is forgotten anyway."""
-    for producer_id, at in _PRODUCER.iter_unpack(producers):
-        kept = last_batches.get(producer_id)
-        if kept is None:
-            kept = last_batches[producer_id] = deque(maxlen=BATCHES_KEPT)
-        kept.append(bytes(window[at : at + HEADER_SIZE]))
+class _LastBatches:
+    """The headers of the last batches of each producer: what a producer wrote before them is forgotten anyway."""
 
+    def __init__(self, observe: Observe) -> None:
+        self._observe = observe
+        self._by_producer = defaultdict[int, deque[bytes]](partial(deque, maxlen=BATCHES_KEPT))
 
-def _observe_all(last_batches: dict[int, deque[bytes]], observe: Observe) -> None:
-    for kept in last_batches.values():
-        for found in kept:
+    def note(self, window: memoryview, producers: bytes) -> None:
+        """`producers` as in `Walked`."""
+        for producer_id, at in _PRODUCER.iter_unpack(producers):
+            self._by_producer[producer_id].append(bytes(window[at : at + HEADER_SIZE]))
+
+    def observe(self) -> None:
+        """Have them observed, and begin anew."""
+        for found in chain.from_iterable(self._by_producer.values()):
             header = read_header(found)
-            observe(header, memoryview(found), header.base_offset)
-    last_batches.clear()
+            self._observe(header, memoryview(found), header.base_offset)
+        self._by_producer.clear()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.broker.log import offset_index, time_index, transaction_index
-from highwater.broker.log.batch_walk import fastest_walk
+from highwater.broker.log.batch_walk import Walked, fastest_walk
 from highwater.broker.log.files import FileOperations, sync_file, write_file
 from highwater.broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from highwater.broker.log.segment_names import (
@@ -92,37 +92,24 @@ class SegmentIndexes:
             self._bytes_since_entry = 0
         self._bytes_since_entry += size_bytes
 
-    def add_all(
-        self, window: memoryview, at: int, start: int, next_offset: int, latest_epoch: int
-    ) -> tuple[int, int, int, int, int, bytes]:
+    def add_all(self, window: memoryview, at: int, start: int, next_offset: int, latest_epoch: int) -> Walked:
         """Note the batches from `at` on that are whole and good, after `begin`.
 
-        `start` is where the window begins in the segment, and `next_offset` the least that a batch may have. Returns of
-        `Walked` what is not for the indexes.
+        `start` is where the window begins in the segment, and `next_offset` the least that a batch may have.
         """
-        base_offset, largest = self.names.base_offset, self.largest_timestamp
-        assert largest is not None
-        by_offset, by_time = self.by_offset, self.by_time
+        by_offset, by_time, largest = self.by_offset, self.by_time, self.largest_timestamp
         assert by_offset is not None
         assert by_time is not None
-        at, why, next_offset, before, begun, since_entry, largest_ms, largest_offset, entries, producers = walk(
-            window,
-            at,
-            start,
-            next_offset,
-            base_offset + MAX_RELATIVE_OFFSET,
-            latest_epoch,
-            self._interval_bytes,
-            self._bytes_since_entry,
-            largest[0],
-            largest[1],
-        )
-        self._bytes_since_entry = since_entry
-        self.largest_timestamp = largest_ms, largest_offset
-        for last_offset, position, timestamp_ms, offset in _ENTRY.iter_unpack(entries):
+        assert largest is not None
+        last_fit_offset = self.names.base_offset + MAX_RELATIVE_OFFSET
+        so_far = self._interval_bytes, self._bytes_since_entry, *largest
+        walked = walk(window, at, start, next_offset, last_fit_offset, latest_epoch, *so_far)
+        self._bytes_since_entry = walked.bytes_since_entry
+        self.largest_timestamp = walked.largest_ms, walked.largest_offset
+        for last_offset, position, timestamp_ms, offset in _ENTRY.iter_unpack(walked.entries):
             by_offset.append(last_offset, position)
             by_time.append_if_later(timestamp_ms, offset)
-        return at, why, next_offset, before, begun, producers
+        return walked
 
     # Files
 
