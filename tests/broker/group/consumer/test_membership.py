@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -251,6 +252,14 @@ def test_a_bug_does_not_hold_up_the_group(group: Members, monkeypatch: pytest.Mo
         with pytest.raises(ZeroDivisionError):
             group.beat("b")
     joined = group.beat("b")
+    group.end_append()
+    assert joined[0].error_code is ErrorCode.none
+
+
+def test_what_cannot_be_encoded_does_not_hold_up_the_group(group: Members) -> None:
+    with pytest.raises(struct.error):
+        group.beat(40_000 * "b")
+    joined = group.beat("c")
     group.end_append()
     assert joined[0].error_code is ErrorCode.none
 
