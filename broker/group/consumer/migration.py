@@ -6,12 +6,16 @@
 Who has a partition has it after the change too. What members said that they had when they joined last counts as theirs,
 even where the leader has taken it from them: they may not know yet. For the same reason a group that becomes classic
 keeps what its members have, not their targets, which others may still have. (In Apache Kafka 4.4 they are the targets.)
+
+A group does not change if its assignor gives members more than partitions, as that would be lost. In Kafka that holds
+for librdkafka's `cooperative-sticky` too, so that such a group cannot become a consumer group while it has members.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from enum import Enum
+from typing import Final
 from uuid import UUID
 
 from highwater.broker.group.assignors.assignor import Assignment
@@ -41,6 +45,9 @@ from highwater.broker.group.embedded import EmbeddedSubscription, read_assignmen
 from highwater.broker.group.events import JoinRequest, Now, Protocol
 from highwater.broker.group.members import CONSUMER, GroupMember
 from highwater.broker.group.rebalance import GroupSettings
+
+_ECHOING: Final = ("sticky", "cooperative-sticky")
+"""librdkafka's assignors that return to a member what it said of itself: the partitions that it had, and since when."""
 
 
 class MigrationPolicy(Enum):
@@ -78,7 +85,7 @@ def upgraded(classic: ClassicGroup, topics: Topics, max_size: int) -> list[Group
         assignment = read_assignment(member.assignment)
         if subscription is None or assignment is None:
             return f"what {member.member_id} sent cannot be read"
-        if assignment.has_user_data:
+        if assignment.has_user_data and classic.protocol_name not in _ECHOING:
             return f"the assignor of {member.member_id} has more to say than partitions"
         members[member.member_id] = _consumer_member(member, subscription)
         assigned[member.member_id] = by_id(assignment.partitions, topics)

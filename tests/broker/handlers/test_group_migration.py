@@ -309,6 +309,16 @@ class TestUpgrade:
         assert node.beat("a").error_code == ErrorCode.group_id_not_found
         assert listed(node) == ("classic", "Stable", "consumer")
 
+    @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
+    def test_what_librdkafka_tells_members_of_themselves_is_not_lost(self, node: GroupHarness, name: str) -> None:
+        member_id = join(node, name=name).member_id
+        joined = join(node, member_id, name=name)
+        node.scheduler.run()
+        data = assignment({"t": [0, 1]}, user_data=b"\0\0\0\x08" + bytes(7) + b"\1")
+        node.sync(member_id, now(joined).generation_id, **dict[str, Any]({member_id: data}))
+        assert node.beat("a").error_code == ErrorCode.none
+        assert listed(node) == ("consumer", "Reconciling", "consumer")
+
     def test_a_group_of_other_clients_stays_classic(self, node: GroupHarness) -> None:
         join(node, join(node, protocol_type="connect").member_id, protocol_type="connect")
         node.scheduler.run()
