@@ -442,8 +442,8 @@ def test_members_change_their_protocol_and_back_while_coordinators_are_killed(tm
                 cluster.kill(killed)
                 expected += fill(cluster, "t", len(expected))
                 read_until(readers, have_read_all)
+                cluster.start(killed)
                 kind = "CLASSIC" if options is classic and number == 2 else "CONSUMER"
                 read_until(readers, partial(is_of_type, cluster, "g", kind))
-                cluster.start(killed)
         for reader in readers:
             reader.consumer.close()
