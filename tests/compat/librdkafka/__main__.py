@@ -2,8 +2,8 @@
 
 A case is a number of the runner's list, which may stand for several tests: `0039` runs 0039_event, 0039_event_dr and
 0039_event_log. It passes when at least one of them does and none fails. `-noautocreate` behind a number is the
-runner's scenario of that name: its tests that want a broker which makes no topics by itself. `0081/do_test_Delete` is
-the parts of 0081 whose names hold the latter.
+runner's scenario of that name: its tests that want a broker which makes no topics by itself. `-consumer` behind all
+that is the case with groups of KIP-848. `0081/do_test_Delete` is the parts of 0081 whose names hold the latter.
 
 Each case is run in a process of its own, as one that fails ends the runner; they share one broker for each scenario.
 """
@@ -45,6 +45,7 @@ KAFKA_TOPICS: Final = '#!/bin/sh\nexec {python} -m highwater broker topics "$@"\
 # Its tests want three brokers for a few of their topics; that is all that is changed in them.
 MANY_REPLICAS: Final = "rd_kafka_NewTopic_new(topicname, partition_cnt, replication_factor,"
 ONE_REPLICA: Final = "rd_kafka_NewTopic_new(topicname, partition_cnt, 1,"
+_CONSUMER: Final = "-consumer"
 _TEST: Final = re.compile(r"^    _TEST\((?=0)", re.MULTILINE)  # those from 8000 on are started by hand
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -85,7 +86,7 @@ def run_case(tests: Path, case: str, broker: RunningBroker, *, is_local: bool) -
     is of the client alone is run in the runner's quick mode (-Q).
     """
     name, _, subtests = case.partition("/")
-    number, _, scenario = name.partition("-")
+    number, _, scenario = name.removesuffix(_CONSUMER).partition("-")
     with tempfile.TemporaryDirectory(prefix="highwater-compat-") as temporary:
         directory = Path(temporary)
         (directory / "test.conf").write_text(f"bootstrap.servers={broker.address}\n")
@@ -107,6 +108,8 @@ def run_case(tests: Path, case: str, broker: RunningBroker, *, is_local: bool) -
         }
         if subtests:
             environment["SUBTESTS"] = subtests
+        if name.endswith(_CONSUMER):
+            environment["TEST_CONSUMER_GROUP_PROTOCOL"] = "consumer"
         options = ["-p1", "-Q" if is_local else "-L", *(("-s", scenario) if scenario else ())]
         output = _output([str(tests / "test-runner"), *options], directory, environment)
         report = directory / "report.json"
@@ -180,7 +183,7 @@ def main(arguments: list[str]) -> int:
     with ExitStack() as stack:
         brokers: dict[str, RunningBroker] = {}
         for case in wanted:
-            name = case.partition("/")[0]
+            name = case.partition("/")[0].removesuffix(_CONSUMER)
             scenario = name.partition("-")[2]
             if name not in is_local or scenario not in PROPERTIES:
                 report.tell(case, False, 0.0, "no such case")
