@@ -128,8 +128,9 @@ def test_what_is_on_the_move_is_planned_by_where_it_will_be(cluster: RunningClus
     create(cluster, "slow", "1:2,1:2")
     # More than the first answer that a throttled follower gets.
     lines = "".join(f"{'x' * 50_000}\n" for _ in range(100))
-    produced = ask(cluster, "produce", "--topic", "slow", "--partition", "0", stdin=lines)
-    assert produced.exit_code == 0, produced.errors
+    for partition in ("0", "1"):
+        produced = ask(cluster, "produce", "--topic", "slow", "--partition", partition, stdin=lines)
+        assert produced.exit_code == 0, produced.errors
     plan = tmp_path / "plan.json"
     plan.write_text(render_plan({("slow", 0): [3, 2]}))
     beside = tmp_path / "beside.json"
