@@ -7,7 +7,6 @@ a key.
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -49,18 +48,22 @@ def read_with_includes(path: Path, including: tuple[Path, ...] = ()) -> Document
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `over` laid over `base`, and changes neither."""
+    """Returns `over` laid over `base`, and changes neither. What comes from one of them alone is shared with it."""
     return _merged(base, over, ())
 
 
 def put(data: dict[str, Any], location: Location, value: Any) -> None:
-    """Set one key; None removes it. A value in the place of a mapping is left to validation."""
+    """Set one key; None removes it. A value in the place of a mapping is left to validation.
+
+    Mappings within `data`, which other documents may share, are copied and not changed.
+    """
     *parents, last = location
     for part in parents:
-        inner = data.setdefault(str(part), {})
+        inner = data.get(str(part), {})
         if not isinstance(inner, dict):
             return
-        data = inner
+        copied = data[str(part)] = dict(inner)
+        data = copied
     if value is None:
         data.pop(str(last), None)
     else:
@@ -73,7 +76,7 @@ def _lay(below: Document, over: Document) -> None:
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any], location: tuple[str, ...]) -> dict[str, Any]:
-    result = copy.deepcopy(dict(base))
+    result = dict(base)
     for key, value in over.items():
         below = result.get(key)
         if value is None and key in result:
@@ -81,7 +84,7 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any], location: tuple[st
         elif isinstance(value, dict) and isinstance(below, dict) and _is_merged((*location, key)):
             result[key] = _merged(below, value, (*location, key))
         else:
-            result[key] = copy.deepcopy(value)
+            result[key] = value
     return result
 
 

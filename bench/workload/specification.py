@@ -217,7 +217,7 @@ def _cells(
             continue
         factors = variant | {labels[axis]: value for axis, value in chosen.items()}
         name = ",".join(f"{label}={_spell(value)}" for label, value in factors.items()) or BASE_CELL
-        data = copy.deepcopy(bases[base])
+        data = dict(bases[base])
         for axis, value in chosen.items():
             put(data, locations[axis], value)
         try:
@@ -241,7 +241,7 @@ def _check_axis(axis: str, location: Location, values: list[Scalar], document: D
         where = document.origin(("matrix", axis, index))
         if any(_same(value, earlier) for earlier in values[:index]):
             raise UsageError(f"{where}: matrix: {axis}: {_spell(value)} is listed twice")
-        data = copy.deepcopy(document.data)
+        data = dict(document.data)
         put(data, location, value)
         try:
             Workload.model_validate(data)

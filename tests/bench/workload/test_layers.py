@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.workload.layers import merged
+from highwater.bench.workload.layers import merged, put
 from highwater.bench.workload.specification import Specification, load_specification
 from highwater.common.errors import UsageError
 
@@ -153,3 +153,12 @@ def test_one_line_per_mistake_in_a_variant(tmp_path: Path, variants: str, expect
 def test_an_included_file_of_another_schema_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, base=BASE.replace("workload/1", "workload/9"), top="include: base.yaml\n" + BASE)
     assert complaint(path) == "base.yaml:1: schema: 'bench.workload/9' is not 'bench.workload/1'"
+
+
+def test_a_key_is_set_in_one_document_and_not_in_those_that_share_its_parts() -> None:
+    base = {"producers": {"count": 2, "client": {"acks": "all"}}}
+    laid = merged(base, {"load": {"rate": "1/s"}})
+    put(laid, ("producers", "client", "acks"), "1")
+    put(laid, ("producers", "count"), None)
+    assert laid == {"producers": {"client": {"acks": "1"}}, "load": {"rate": "1/s"}}
+    assert base == {"producers": {"count": 2, "client": {"acks": "all"}}}
