@@ -193,10 +193,11 @@ class PartitionLog:
 
         It takes none that would begin a segment, repeat a batch or be refused.
         """
-        config, end_offset = self.config, self.log_end_offset
-        before_flush = config.flush_messages - self.unflushed_messages
-        # Batches before the one that asks for a flush are safe at once, the others are not.
-        last_offset = end_offset + before_flush - 2 if before_flush > 1 else NO_LIMIT
+        config, end_offset, last_offset = self.config, self.log_end_offset, NO_LIMIT
+        if config.flush_messages < NO_LIMIT:
+            # Batches before the one that asks for a flush are safe at once, the others are not.
+            before_flush = config.flush_messages - self.unflushed_messages
+            last_offset = end_offset + before_flush - 2 if before_flush > 1 else NO_LIMIT
         room = self._segments.active.room(config, last_offset, now_ms)
         if room is None:
             return None

@@ -45,7 +45,8 @@ from highwater.kafka.records.compress import DEFAULT_LIMIT_BYTES
 from highwater.kafka.records.record import let_go, unfolded_records
 from highwater.kafka.records.record_times import HeaderBudget, first_record_from
 
-NO_LIMIT: Final = 2**63 - 1
+NO_LIMIT: Final = 2**62 - 1
+"""The largest number that machine code compares without a call."""
 _MOST_READERS: Final = 8
 """For how many readers a segment notes where they go on."""
 _TAIL_BYTES: Final = 64 * 1024

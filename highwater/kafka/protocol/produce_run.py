@@ -26,16 +26,16 @@ RUNS_FROM: Final = 7
 """The first version that may have every codec, so that no run has to look for zstd."""
 MOST_DELTA: Final = 1_000_000
 """The offsets of a batch with sequence numbers: within a run, these do not come round to where they were."""
-_ALL_SAFE: Final = 2**63 - 1
+_ALL_SAFE: Final = 2**62 - 1
 _LONGEST_MIDDLE: Final = 1024
+_MOST_LEADS: Final = 64
 
 _INT32: Final = struct.Struct(">i")
-_PRODUCED: Final = struct.Struct(">ihqqq")
-"""An answer has for each partition: index, error code, base offset, log append time and log start offset."""
-REQUEST: Final = struct.Struct(">iii")
-Begins: TypeAlias = tuple[int, int, int]
-"""How a request begins: length, key and version as one number, correlation id. Of fixed length, so that machine code
-keeps it unpacked."""
+MIDDLE_AT: Final = 12
+"""Before it are length, key and version, and correlation id."""
+Begins: TypeAlias = tuple[int, int, int, bytes]
+"""How a request begins: length, key and version as one number, correlation id, and what is alike in most requests. Of
+fixed length, so that machine code keeps it unpacked."""
 _NO_RECORDS: Final = memoryview(b"")
 
 
@@ -180,11 +180,15 @@ class ProduceShape:
     """What the requests of a client have in common."""
 
     __slots__ = (
+        "_answer",
         "_answer_begins",
-        "_answer_ends",
+        "_last_partition",
+        "_leads",
+        "_partition",
         "_partition_ends",
         "acks",
         "beginning",
+        "form",
         "has_ids",
         "is_flexible",
         "kind",
@@ -201,9 +205,7 @@ class ProduceShape:
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.kind = PRODUCE << 16 | version
-        self.middle = self.beginning = middle
-        """`beginning`: with the lead of the last request, as mostly the next one begins with the same."""
-        self.lead: Lead | None = None
+        self.middle = middle
         self.is_flexible = version >= FLEXIBLE_FROM
         self.has_ids = version >= TOPIC_IDS_FROM
         self.tail = bytes(2 if self.is_flexible else 0)
@@ -211,42 +213,65 @@ class ProduceShape:
         self._answer_begins = struct.Struct(">iix" if self.is_flexible else ">ii")
         # Neither errors of records nor a message, and no tags.
         self._partition_ends = b"" if version < 8 else b"\0\0\0\0\xff\xff" if version < FLEXIBLE_FROM else b"\1\0\0"
-        # The tags of the last topic, no throttle time, and the tags of the answer.
-        self._answer_ends = bytes(6 if self.is_flexible else 4)
+        # Index, error code, base offset, log append time and log start offset. Behind the last partition stand the tags
+        # of its topic, no throttle time, and the tags of the answer.
+        partition = f">ihqqq{len(self._partition_ends)}s"
+        self._partition = struct.Struct(partition)
+        self._last_partition = struct.Struct(f"{partition}{6 if self.is_flexible else 4}x")
+        self._leads: dict[bytes, tuple[bytes, struct.Struct, struct.Struct]] = {}
+        """How requests begin, in bytes and form, and the answer if they have one partition, by lead."""
+        self.begin_with(None)
 
     def fits(self, buffer: memoryview, start: int, end: int) -> bool:
         """Whether the request that begins there has this shape."""
-        middle_at = start + REQUEST.size
+        middle_at = start + MIDDLE_AT
         middle_end = middle_at + len(self.middle)
         if middle_end > end:
             return False
-        begins: Begins = REQUEST.unpack_from(buffer, start)
-        return begins[1] == self.kind and buffer[middle_at:middle_end] == self.middle
+        (kind,) = _INT32.unpack_from(buffer, start + LENGTH_BYTES)
+        return kind == self.kind and buffer[middle_at:middle_end] == self.middle
 
-    def begin_with(self, lead: Lead) -> None:
-        self.lead, self.beginning = lead, self.middle + lead.content
+    def begin_with(self, lead: Lead | None) -> None:
+        """Expect requests with the same lead as the last one."""
+        content = b"" if lead is None else lead.content
+        expected = self._leads.get(content)
+        if expected is None:
+            if len(self._leads) >= _MOST_LEADS:
+                self._leads.clear()
+            answer = f"{self._answer_begins.format}{len(content)}s{self._last_partition.format[1:]}"
+            beginning = self.middle + content
+            expected = beginning, struct.Struct(f">iii{len(beginning)}s"), struct.Struct(answer)
+            self._leads[content] = expected
+        self.lead = lead
+        self.beginning, self.form, self._answer = expected
 
     def answers(self, run: ProduceRun) -> bytearray:
         """Encode the answers to the requests of a run."""
-        begin, pack = self._answer_begins.pack, _PRODUCED.pack
-        partition_ends, ends = self._partition_ends, self._answer_ends
+        begin, ends = self._answer_begins.pack, self._partition_ends
+        pack_one, pack_last = self._partition.pack, self._last_partition.pack
+        pack_answer, answer_bytes = self._answer.pack, self._answer.size - LENGTH_BYTES
+        usual = b"" if self.lead is None else self.lead.content
         out = bytearray()
         start, is_first = 0, True
         for batch in run.batches:
+            partition = batch.partition
             if is_first:
+                if batch.ends_request and batch.lead is usual and batch.last_offset < partition.safe_offset:
+                    number, offset = batch.correlation_id, batch.base_offset
+                    index, log_start = partition.index, partition.log_start_offset
+                    out += pack_answer(answer_bytes, number, usual, index, 0, offset, NO_TIMESTAMP, log_start, ends)
+                    continue
+                start = len(out)
                 out += begin(0, batch.correlation_id)
             out += batch.lead
-            partition = batch.partition
-            if batch.last_offset < partition.safe_offset:
-                out += pack(partition.index, 0, batch.base_offset, NO_TIMESTAMP, partition.log_start_offset)
-            else:
-                out += pack(partition.index, partition.error, -1, NO_TIMESTAMP, -1)
-            out += partition_ends
             is_first = batch.ends_request
+            pack = pack_last if is_first else pack_one
+            if batch.last_offset < partition.safe_offset:
+                out += pack(partition.index, 0, batch.base_offset, NO_TIMESTAMP, partition.log_start_offset, ends)
+            else:
+                out += pack(partition.index, partition.error, -1, NO_TIMESTAMP, -1, ends)
             if is_first:
-                out += ends
                 _INT32.pack_into(out, start, len(out) - start - LENGTH_BYTES)
-                start = len(out)
         return out
 
 
@@ -264,7 +289,7 @@ def shape_of(frame: memoryview) -> ProduceShape | None:
         acks, timeout_ms = decoder.fields(ACKS_AND_TIMEOUT)
     except MalformedRequestError:
         return None
-    middle = bytes(frame[REQUEST.size - LENGTH_BYTES : decoder.position])
+    middle = bytes(frame[MIDDLE_AT - LENGTH_BYTES : decoder.position])
     if acks not in (-1, 0, 1) or len(middle) > _LONGEST_MIDDLE:
         return None
     return ProduceShape(version, acks, timeout_ms, middle)

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from highwater.kafka.protocol.frame import LENGTH_BYTES
 from highwater.kafka.protocol.produce_run import (
+    MIDDLE_AT,
     MOST_DELTA,
-    REQUEST,
     Begins,
     Lead,
     PartitionRun,
@@ -124,16 +124,17 @@ class RunReader:
         run, buffer, buffer_end = self.run, self._buffer, self._end
         most_frame_bytes, batches = self._most_frame_bytes, self.run.batches
         begins: Begins
-        while (at := run.end + REQUEST.size) + len(shape.middle) <= buffer_end:
-            begins = REQUEST.unpack_from(buffer, run.end)
-            length, kind, correlation_id = begins
+        middle_size = len(shape.middle)
+        while run.end + shape.form.size <= buffer_end:
+            begins = shape.form.unpack_from(buffer, run.end)
+            length, kind, correlation_id, beginning = begins
             end = run.end + LENGTH_BYTES + length
             if end > buffer_end or length > most_frame_bytes or kind != shape.kind:
                 break
-            lead, beginning = shape.lead, shape.beginning
-            topics_at = at + len(shape.middle)
-            if lead is None or buffer[at : at + len(beginning)] != beginning:
-                lead = self._read_lead(shape, topics_at, 0, end) if buffer[at:topics_at] == shape.middle else None
+            lead, topics_at = shape.lead, run.end + MIDDLE_AT + middle_size
+            if lead is None or beginning != shape.beginning:
+                is_alike = beginning[:middle_size] == shape.middle
+                lead = self._read_lead(shape, topics_at, 0, end) if is_alike else None
                 if lead is None:
                     break
                 shape.begin_with(lead)
