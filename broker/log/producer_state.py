@@ -33,7 +33,8 @@ the timestamps, and so forgets a producer of old records at the next check.
 
 `<offset>.snapshot` holds this state as of an offset: i16 version 1, u32 CRC-32C of the rest, i32 count, and for each
 producer i64 id, i16 epoch, i32 last sequence, i64 last offset, i32 offset delta, i64 timestamp, i32 coordinator epoch,
-i64 first offset of the open transaction or −1. Only the last batch of each producer is kept there.
+i64 first offset of the open transaction or −1. A producer has an entry for each of its last batches, so that after a
+restart, too, what a client sends again is known. Apache Kafka writes the last one alone, and reads the last of several.
 """
 
 from __future__ import annotations
@@ -82,6 +83,9 @@ class BatchMetadata(NamedTuple):
     @property
     def base_sequence(self) -> int:
         return add_to_sequence(self.last_sequence, -self.offset_delta)
+
+
+_NO_BATCH: Final = BatchMetadata(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
 
 
 class ProducerState:
@@ -331,19 +335,13 @@ class ProducerStates:
                 del self._refused[producer_id]
 
     def encode(self) -> bytes:
-        body = bytearray(_COUNT.pack(len(self._states)))
+        entries = []
         for producer_id, state in self._states.items():
-            last = state.batches[-1] if state.batches else BatchMetadata(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
-            body += _ENTRY.pack(
-                producer_id,
-                state.epoch,
-                last.last_sequence,
-                last.last_offset,
-                last.offset_delta,
-                state.last_timestamp_ms,
-                state.coordinator_epoch,
-                state.transaction_first_offset,
-            )
+            *earlier, last = state.batches or (_NO_BATCH,)
+            for batch in (*earlier, last._replace(timestamp_ms=state.last_timestamp_ms)):
+                rest = state.coordinator_epoch, state.transaction_first_offset
+                entries.append(_ENTRY.pack(producer_id, state.epoch, *batch, *rest))
+        body = _COUNT.pack(len(entries)) + b"".join(entries)
         return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(body)) + body
 
     @classmethod
@@ -362,7 +360,7 @@ class ProducerStates:
         states = cls()
         for entry in _ENTRY.iter_unpack(body[_COUNT.size :]):
             producer_id, epoch, sequence, offset, delta, timestamp_ms, coordinator_epoch, transaction = entry
-            state = states._states[producer_id] = ProducerState(epoch)
+            state = states._states.setdefault(producer_id, ProducerState(epoch))
             if offset != NO_OFFSET:
                 state.batches.append(BatchMetadata(sequence, offset, delta, timestamp_ms))
             state.last_timestamp_ms = timestamp_ms

@@ -179,23 +179,26 @@ def test_the_snapshot_to_the_byte_and_back() -> None:
     states = states_after(header(0, 5), header(5, 3), header(0, epoch=2, producer_id=7, is_transactional=True))
     data = states.encode()
     assert data[:2] == b"\x00\x01"
-    assert data[6:10] == struct.pack(">i", 2)
-    assert data[10:] == struct.pack(
-        ">qhiqiqiq",
-        1,
-        0,
-        7,
-        107,
-        2,
-        1005,
-        -1,
-        -1,  # the last batch only
-    ) + struct.pack(">qhiqiqiq", 7, 2, 0, 108, 0, 1000, -1, 108)
+    entry = struct.Struct(">qhiqiqiq")
+    assert data[6:] == b"".join(
+        [
+            struct.pack(">i", 3),
+            entry.pack(1, 0, 4, 104, 4, 1000, -1, -1),
+            entry.pack(1, 0, 7, 107, 2, 1005, -1, -1),
+            entry.pack(7, 2, 0, 108, 0, 1000, -1, 108),
+        ]
+    )
     again = ProducerStates.decode(data)
     assert again.encode() == data
     assert again.check(header(8)) is None
-    assert isinstance(again.check(header(5, 3)), BatchMetadata)
-    assert again.check(header(0, 5)) is ErrorCode.out_of_order_sequence_number
+
+
+def test_what_a_client_sends_again_is_known_after_a_restart() -> None:
+    states = states_after(*(header(sequence) for sequence in range(7)))
+    again = ProducerStates.decode(states.encode())
+    assert again.check(header(1)) is ErrorCode.out_of_order_sequence_number
+    for sequence in range(2, 7):
+        assert again.check(header(sequence)) == states.check(header(sequence)) is not None
 
 
 def test_an_ended_producer_survives_the_snapshot() -> None:

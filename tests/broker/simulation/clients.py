@@ -85,6 +85,8 @@ class _Batch:
         self.values = values
         self.content = content
         self.is_under_way = False
+        self.is_first = True
+        """Whether no batch of its partition was undecided before it when it was sent."""
 
 
 class Producer(Client):
@@ -148,6 +150,7 @@ class Producer(Client):
         by_leader: dict[SimulatedPeer, list[_Batch]] = {}
         for batch in batches:
             batch.is_under_way = True
+            batch.is_first = batch is self._undecided[batch.key][0]
             found = self.leader_of(batch.key)
             if found is None:
                 self._again(batch)
@@ -188,7 +191,7 @@ class Producer(Client):
         if error_code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
             undecided.remove(batch)
             self._acknowledged(batch, base_offset)
-        elif error_code is ErrorCode.out_of_order_sequence_number and batch is not undecided[0]:
+        elif error_code is ErrorCode.out_of_order_sequence_number and not batch.is_first:
             self._again(batch)
         elif error_code in _NEVER_OF_A_SAFE_PRODUCER:
             if self._settings.is_idempotent and not self.cluster.checker.may_lose:
