@@ -88,9 +88,9 @@ def test_the_steps_and_their_order(tmp_path: Path) -> None:
     assert status == 0, lines
     assert ran(lines) == [
         "commit-subjects",
-        "make unit ONCE_MORE=.ci/once-more",
+        "make test ONCE_MORE=.ci/once-more",
         "make test-slow ONCE_MORE=.ci/once-more",
-        "make --keep-going lint",
+        "make simulate SEEDS=150",
         "make quickstart OUT=results/ci",
         "make bench-micro ARGS=--quiet",
         "make compat SUITES=--quick",
