@@ -74,14 +74,19 @@ class ProducerSettings(NamedTuple):
     interval_ms: int = 50
     max_records: int = 3
     in_flight: int = 1
-    """Batches of a partition that are under way at once."""
+    """Batches of a partition from the first one that is undecided on: a broker knows the last five of a producer."""
     shares_requests: bool = False
     """Whether batches for several partitions go in one request, as Java's client sends them."""
 
 
 class _Batch:
-    def __init__(self, key: TopicPartition, values: list[bytes], content: bytes) -> None:
+    def __init__(
+        self, key: TopicPartition, position: int, values: list[bytes], content: bytes, lives: list[Process | None]
+    ) -> None:
         self.key = key
+        self.lives = lives
+        """Of the brokers, when the batch was made."""
+        self.position = position
         self.values = values
         self.content = content
         self.is_under_way = False
@@ -103,6 +108,7 @@ class Producer(Client):
         self._prefix = (IDEMPOTENT if settings.is_idempotent else b"p") + b"%d" % number
         self._next_number: dict[TopicPartition, int] = {}
         self._undecided: dict[TopicPartition, list[_Batch]] = {}
+        self._made_count: dict[TopicPartition, int] = {}
         self._known_to: set[TopicPartition] = set()
         """Partitions that have acknowledged a batch."""
         self._pausing: set[TopicPartition] = set()
@@ -124,7 +130,9 @@ class Producer(Client):
             key = rng.choice(self.cluster.keys)
             under_way = self._undecided.setdefault(key, [])
             goes_alone = self._settings.is_idempotent and key not in self._known_to
-            if key not in self._pausing and len(under_way) < (1 if goes_alone else most):
+            last = self._made_count.get(key, 0)
+            first = under_way[0].position if under_way else last
+            if key not in self._pausing and last - first < (1 if goes_alone else most):
                 made.append(self._made(key))
                 under_way.append(made[-1])
         self._send(made)
@@ -143,7 +151,13 @@ class Producer(Client):
             if settings.is_idempotent
             else encode_batch(records)
         )
-        return _Batch(key, values, batch)
+        position = self._made_count.get(key, 0)
+        self._made_count[key] = position + 1
+        return _Batch(key, position, values, batch, self._lives())
+
+    def _lives(self) -> list[Process | None]:
+        """The lives of all brokers, as they are now."""
+        return [broker.process for broker in self.cluster.brokers.values()]
 
     def _send(self, batches: list[_Batch]) -> None:
         """Send batches in their order; those that nobody leads wait."""
@@ -193,6 +207,9 @@ class Producer(Client):
             self._acknowledged(batch, base_offset)
         elif error_code is ErrorCode.out_of_order_sequence_number and not batch.is_first:
             self._again(batch)
+        elif error_code is ErrorCode.out_of_order_sequence_number and batch.lives != self._lives():
+            # A broker that starts again knows the last batch of a producer alone, as in Kafka: this one may be there.
+            undecided.remove(batch)
         elif error_code in _NEVER_OF_A_SAFE_PRODUCER:
             if self._settings.is_idempotent and not self.cluster.checker.may_lose:
                 topic, index = batch.key

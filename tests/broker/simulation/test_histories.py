@@ -129,13 +129,6 @@ def _a_run_takes_any_sequence() -> AbstractContextManager[object]:
     return patch.object(PartitionRun, "next_sequence", _AnyNumber())
 
 
-@contextmanager
-def _a_part_of_a_request_is_appended_and_then_the_request() -> Iterator[None]:
-    """A request of which not all fits is handled alone, and what fitted was forgotten in the run."""
-    with patch.object(PartitionRun, "drop", lambda self, batch: None):
-        yield
-
-
 @pytest.mark.parametrize(
     ("breaking", "seed"),
     [
@@ -148,7 +141,6 @@ def _a_part_of_a_request_is_appended_and_then_the_request() -> Iterator[None]:
         (_a_run_is_answered_before_it_is_safe, 0),
         (_a_run_is_answered_and_its_end_is_not_appended, 0),
         (_a_run_takes_any_sequence, 0),
-        (_a_part_of_a_request_is_appended_and_then_the_request, 31),
     ],
 )
 def test_the_checker_notices(breaking: Callable[[], AbstractContextManager[object]], seed: int) -> None:
