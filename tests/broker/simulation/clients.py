@@ -80,12 +80,8 @@ class ProducerSettings(NamedTuple):
 
 
 class _Batch:
-    def __init__(
-        self, key: TopicPartition, position: int, values: list[bytes], content: bytes, lives: list[Process | None]
-    ) -> None:
+    def __init__(self, key: TopicPartition, position: int, values: list[bytes], content: bytes) -> None:
         self.key = key
-        self.lives = lives
-        """Of the brokers, when the batch was made."""
         self.position = position
         self.values = values
         self.content = content
@@ -153,11 +149,7 @@ class Producer(Client):
         )
         position = self._made_count.get(key, 0)
         self._made_count[key] = position + 1
-        return _Batch(key, position, values, batch, self._lives())
-
-    def _lives(self) -> list[Process | None]:
-        """The lives of all brokers, as they are now."""
-        return [broker.process for broker in self.cluster.brokers.values()]
+        return _Batch(key, position, values, batch)
 
     def _send(self, batches: list[_Batch]) -> None:
         """Send batches in their order; those that nobody leads wait."""
@@ -207,9 +199,6 @@ class Producer(Client):
             self._acknowledged(batch, base_offset)
         elif error_code is ErrorCode.out_of_order_sequence_number and not batch.is_first:
             self._again(batch)
-        elif error_code is ErrorCode.out_of_order_sequence_number and batch.lives != self._lives():
-            # A broker that starts again knows the last batch of a producer alone, as in Kafka: this one may be there.
-            undecided.remove(batch)
         elif error_code in _NEVER_OF_A_SAFE_PRODUCER:
             if self._settings.is_idempotent and not self.cluster.checker.may_lose:
                 topic, index = batch.key
