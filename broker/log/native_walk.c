@@ -53,7 +53,8 @@ static uint64_t word(const uint8_t *at) {
     return value;
 }
 
-__attribute__((target("sse4.2"))) static uint32_t crc32c(const uint8_t *at, size_t size) {
+/* Clang, with which compiled wheels are made, has crc32 as a feature of its own. */
+__attribute__((target("sse4.2,crc32"))) static uint32_t crc32c(const uint8_t *at, size_t size) {
     uint64_t crc = 0xffffffffu;
     for (; size >= 3 * LANE; at += 2 * LANE, size -= 3 * LANE) {
         uint64_t second = 0, third = 0;
