@@ -126,8 +126,8 @@ def _difference(before: Reading, after: Reading, second: int) -> HostSample:
             values[name] = round(rate) if name.endswith("_bytes") else rate
     total_s = after.total_cpu_s - before.total_cpu_s
     if total_s > 0:
-        # On an idle host the difference of two sums may be slightly below 0.
-        values["cpu_ratio"] = max(0.0, (after.busy_cpu_s - before.busy_cpu_s) / total_s)
+        # The difference of two sums may be slightly below 0 on an idle host, and above 1 on a busy one.
+        values["cpu_ratio"] = min(max(0.0, (after.busy_cpu_s - before.busy_cpu_s) / total_s), 1.0)
         values["steal_ratio"] = (after.steal_cpu_s - before.steal_cpu_s) / total_s
     for direction, then_ns, now_ns in (
         ("read", before.disk_read_ns, after.disk_read_ns),
