@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from copy import copy
 from enum import Enum
-from itertools import chain
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID
@@ -25,6 +24,7 @@ from weakref import WeakValueDictionary
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.assignors.assignor import Assignment
+from highwater.broker.group.consumer.deadlines import Deadlines
 from highwater.broker.group.consumer.schemas import (
     ClassicMember,
     ConsumerMember,
@@ -95,10 +95,17 @@ class ConsumerGroup:
         """The sets of topics of the members, by their hashes. Members that name the same share one: it is most of what
         a member takes in memory.
         """
-        self._session_ends_ms: dict[str, int] = {}
-        self._revocation_ends_ms: dict[str, int] = {}
-        self._answer_ends_ms: dict[str, int] = {}
+        self._begin_timers()
+
+    def _begin_timers(self) -> None:
+        self._session_ends = Deadlines()
+        self._revocation_ends = Deadlines()
+        self._answer_ends = Deadlines()
         """Until when members of the classic protocol must join again, or fetch what they are given."""
+
+    @property
+    def _timers(self) -> tuple[Deadlines, ...]:
+        return self._session_ends, self._revocation_ends, self._answer_ends
 
     def copy(self) -> ConsumerGroup:
         """A group of the same records that changes for itself, without timers."""
@@ -108,9 +115,7 @@ class ConsumerGroup:
         for name in ("topic_counts", "regex_counts", "assignor_counts"):
             setattr(other, name, Counter(getattr(self, name)))
         other.owners = {topic: dict(owners) for topic, owners in self.owners.items()}
-        other._session_ends_ms = {}
-        other._revocation_ends_ms = {}
-        other._answer_ends_ms = {}
+        other._begin_timers()
         return other
 
     # Records
@@ -193,15 +198,16 @@ class ConsumerGroup:
             if kind not in (RecordKind.MEMBER, RecordKind.CURRENT):
                 continue
             if member_id not in self.members:
-                for ends_ms in (self._session_ends_ms, self._revocation_ends_ms, self._answer_ends_ms):
-                    ends_ms.pop(member_id, None)
+                for timer in self._timers:
+                    timer.discard(member_id)
                 continue
-            self._session_ends_ms.setdefault(member_id, now_ms + self._session_ms(member_id, session_timeout_ms))
+            if member_id not in self._session_ends:
+                self.heard(member_id, session_timeout_ms, now_ms)
             if kind is RecordKind.CURRENT:
                 current = self.current[member_id]
-                self._revocation_ends_ms.pop(member_id, None)
+                self._revocation_ends.discard(member_id)
                 if current.state is MemberState.UNREVOKED_PARTITIONS and current.pending:
-                    self._revocation_ends_ms[member_id] = now_ms + self.members[member_id].rebalance_timeout_ms
+                    self._revocation_ends.set(member_id, now_ms + self.members[member_id].rebalance_timeout_ms)
 
     @classmethod
     def loaded(
@@ -338,30 +344,26 @@ class ConsumerGroup:
     def heard(self, member_id: str, session_timeout_ms: int, now_ms: int) -> None:
         """Begin the member's session anew. Members of the classic protocol have session times of their own."""
         if member_id in self.members:
-            self._session_ends_ms[member_id] = now_ms + self._session_ms(member_id, session_timeout_ms)
-
-    def _session_ms(self, member_id: str, session_timeout_ms: int) -> int:
-        classic = self.classic(member_id)
-        return session_timeout_ms if classic is None else classic.session_timeout_ms
+            classic = self.classic(member_id)
+            session_ms = session_timeout_ms if classic is None else classic.session_timeout_ms
+            self._session_ends.set(member_id, now_ms + session_ms)
 
     def expect(self, member_id: str, now_ms: int, *, anew: bool = False) -> None:
         """Give a member of the classic protocol its rebalance time to answer, unless it runs already."""
-        if anew or member_id not in self._answer_ends_ms:
-            self._answer_ends_ms[member_id] = now_ms + self.members[member_id].rebalance_timeout_ms
+        if anew or member_id not in self._answer_ends:
+            self._answer_ends.set(member_id, now_ms + self.members[member_id].rebalance_timeout_ms)
 
     def answered(self, member_id: str) -> None:
-        self._answer_ends_ms.pop(member_id, None)
+        self._answer_ends.discard(member_id)
 
     @property
     def wake_ms(self) -> int | None:
         """When to ask `leaving.expire` next."""
-        ends_ms = (self._session_ends_ms, self._revocation_ends_ms, self._answer_ends_ms)
-        return min(chain(*(each.values() for each in ends_ms)), default=None)
+        return min([next_ms for timer in self._timers if (next_ms := timer.next_ms) is not None], default=None)
 
     def expired(self, now_ms: int) -> list[str]:
         """The members whose time is up."""
-        ends = chain(self._session_ends_ms.items(), self._revocation_ends_ms.items(), self._answer_ends_ms.items())
-        return list(dict.fromkeys(member_id for member_id, ends_ms in ends if ends_ms <= now_ms))
+        return list(dict.fromkeys(member_id for timer in self._timers for member_id in timer.due(now_ms)))
 
 
 def _partitions(*of_member: Mapping[UUID, Mapping[int, int]]) -> Iterable[tuple[UUID, int]]:

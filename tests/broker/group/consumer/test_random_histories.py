@@ -86,7 +86,8 @@ class Client:
             self.used &= self.assigned
 
 
-NOT_STORED = ("_session_ends_ms", "_revocation_ends_ms", "_subscriptions", "is_metadata_stale", "has_new_topics")
+TIMERS = ("_session_ends", "_revocation_ends", "_answer_ends")
+NOT_STORED = (*TIMERS, "_subscriptions", "is_metadata_stale", "has_new_topics")
 
 
 def content(group: ConsumerGroup) -> Mapping[str, Any]:
