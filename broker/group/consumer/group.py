@@ -201,8 +201,11 @@ class ConsumerGroup:
                 for timer in self._timers:
                     timer.discard(member_id)
                 continue
-            if member_id not in self._session_ends:
+            if kind is RecordKind.MEMBER:
+                # It may speak another protocol than before, and have another session time.
                 self.heard(member_id, session_timeout_ms, now_ms)
+                if self.classic(member_id) is None:
+                    self.answered(member_id)
             if kind is RecordKind.CURRENT:
                 current = self.current[member_id]
                 self._revocation_ends.discard(member_id)
