@@ -272,14 +272,13 @@ class ConsumerMembership(EventQueue):
         return Decided(records, lambda now: self._answer(partial(answer, outcomes)))
 
     def _leaver_id(self, leaver: Leaver) -> str | ErrorCode:
-        by_instance = self.group.member_of(leaver.group_instance_id)
-        if leaver.member_id == NO_MEMBER_ID:
-            return by_instance or ErrorCode.unknown_member_id
-        if leaver.member_id not in self.group.members:
+        member_id, instance_id, _ = leaver
+        if instance_id is None:
+            return member_id if member_id in self.group.members else ErrorCode.unknown_member_id
+        current_id = self.group.member_of(instance_id)
+        if current_id is None:
             return ErrorCode.unknown_member_id
-        if leaver.group_instance_id is not None and by_instance != leaver.member_id:
-            return ErrorCode.fenced_instance_id
-        return leaver.member_id
+        return current_id if member_id in (NO_MEMBER_ID, current_id) else ErrorCode.fenced_instance_id
 
     @property
     def wake_ms(self) -> int | None:

@@ -370,6 +370,26 @@ def test_an_empty_instance_id_is_not_that_of_members_without_one(group: Members)
     assert group.members.group.members.keys() == {"a", "b", joined[0].member_id}
 
 
+def test_who_may_be_removed_by_what_name(group: Members) -> None:
+    group.beat("b", instance_id="i")
+    group.end_append()
+    for member_id, instance_id, error in (
+        ("nobody", None, ErrorCode.unknown_member_id),
+        ("", None, ErrorCode.unknown_member_id),
+        ("", "j", ErrorCode.unknown_member_id),
+        ("a", "j", ErrorCode.unknown_member_id),
+        ("a", "i", ErrorCode.fenced_instance_id),
+        ("nobody", "i", ErrorCode.fenced_instance_id),
+    ):
+        outcomes: list[ErrorCode] = []
+        group.do(group.members.leave([Leaver(member_id, instance_id)], outcomes.extend, group.now))
+        assert outcomes == [error], (member_id, instance_id)
+    for member_id, instance_id in (("b", "i"), ("a", None)):
+        group.do(group.members.leave([Leaver(member_id, instance_id)], lambda _: None, group.now))
+        group.end_append()
+        assert member_id not in group.members.group.members
+
+
 def test_a_classic_group_that_cannot_become_a_consumer_group_goes_on() -> None:
     """The log refuses the change, for example because the batch is too large."""
     protocols = (Protocol("range", subscription(["t"])),)
