@@ -61,8 +61,10 @@ class GroupOffsets:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
         self._pending: dict[TopicPartition, set[int]] = {}
         """The orders of the commits of each partition that the log has not answered yet."""
-        self._undecided: dict[TopicPartition, dict[int, _Undecided]] = {}
-        """The offsets of each partition in open transactions, by producer id."""
+        self._undecided: dict[TopicPartition, dict[int, list[_Undecided]]] = {}
+        """The offsets of each partition in open transactions, by producer id: the last one counts, unless the log
+        refuses it.
+        """
         self._order = 0
 
     def __len__(self) -> int:
@@ -111,15 +113,15 @@ class GroupOffsets:
         instance, while the current instance may have written some.
         """
         order = self._next_order()
-        before = {partition: self._undecided.get(partition, {}).get(producer_id) for partition in offsets}
         for partition, offset in offsets.items():
-            self._set_undecided(partition, producer_id, _Undecided(order, offset))
+            entries = self._undecided.setdefault(partition, {}).setdefault(producer_id, [])
+            entries.append(_Undecided(order, offset))
 
         def end(is_written: bool) -> None:
-            for partition, earlier in () if is_written else before.items():
-                now = self._undecided.get(partition, {}).get(producer_id)
-                if now is not None and now.order == order:
-                    self._set_undecided(partition, producer_id, earlier)
+            for partition in offsets:
+                entries = self._undecided.get(partition, {}).get(producer_id, [])
+                left = [entry for entry in entries if (entry.order >= order if is_written else entry.order != order)]
+                self._set_undecided(partition, producer_id, left)
 
         return end
 
@@ -130,21 +132,20 @@ class GroupOffsets:
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         for partition, of_producers in tuple(self._undecided.items()):
             if (ended := of_producers.get(producer_id)) is not None:
-                self._set_undecided(partition, producer_id, None)
+                self._set_undecided(partition, producer_id, [])
                 if is_commit:
-                    self._commit(partition, ended.offset, ended.order)
+                    self._commit(partition, ended[-1].offset, ended[-1].order)
 
     def _commit(self, partition: TopicPartition, offset: CommittedOffset, order: int) -> None:
         self._committed[partition] = offset
-        for producer_id, entry in tuple(self._undecided.get(partition, {}).items()):
-            if entry.order < order:
-                self._set_undecided(partition, producer_id, None)
+        for producer_id, entries in tuple(self._undecided.get(partition, {}).items()):
+            self._set_undecided(partition, producer_id, [entry for entry in entries if entry.order >= order])
 
-    def _set_undecided(self, partition: TopicPartition, producer_id: int, entry: _Undecided | None) -> None:
+    def _set_undecided(self, partition: TopicPartition, producer_id: int, entries: list[_Undecided]) -> None:
         of_producers = self._undecided.setdefault(partition, {})
         of_producers.pop(producer_id, None)
-        if entry is not None:
-            of_producers[producer_id] = entry
+        if entries:
+            of_producers[producer_id] = entries
         elif not of_producers:
             del self._undecided[partition]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from highwater.broker.group.offsets import CommittedOffset, GroupOffsets
 
 T0 = ("t", 0)
@@ -23,3 +25,30 @@ def test_a_commit_after_a_removal_counts_though_an_earlier_one_is_under_way() ->
     second(True)
     assert offsets.get(T0) == offset(2)
     assert not offsets.is_pending(T0)
+
+
+@pytest.mark.parametrize(
+    ("are_written", "counts"), [((True, True), 2), ((True, False), 1), ((False, True), 2), ((False, False), None)]
+)
+def test_of_two_commits_of_a_transaction_what_the_log_refuses_has_not_been(
+    are_written: tuple[bool, bool], counts: int | None
+) -> None:
+    """In Kafka what the log refuses takes the coordinator back to the state before."""
+    offsets = GroupOffsets()
+    ends = [offsets.begin_in_transaction(7, {T0: offset(value)}) for value in (1, 2)]
+    for end, is_written in zip(ends, are_written, strict=True):
+        end(is_written)
+    assert offsets.is_pending(T0) == (counts is not None)
+    offsets.end_transaction(7, is_commit=True)
+    assert offsets.get(T0) == (None if counts is None else offset(counts))
+    assert not offsets.is_pending(T0)
+
+
+def test_a_commit_that_the_log_takes_late_does_not_undo_the_next_transaction() -> None:
+    offsets = GroupOffsets()
+    first = offsets.begin_in_transaction(7, {T0: offset(1)})
+    offsets.end_transaction(7, is_commit=False)
+    offsets.begin_in_transaction(7, {T0: offset(2)})
+    first(True)
+    offsets.end_transaction(7, is_commit=True)
+    assert offsets.get(T0) == offset(2)

@@ -149,6 +149,19 @@ def test_older_epochs_of_a_producer_are_fenced(node: GroupHarness) -> None:
     assert node.fetch_offsets(T0) == {T0: (5, "")}
 
 
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_commit_that_is_refused_leaves_the_one_before_it(node: GroupHarness, is_commit: bool) -> None:
+    """Of the same transaction in the same group, as on Kafka 4.4."""
+    node.commit({T0: 1})
+    assert node.commit_in_transaction({T0: 5}, producer_epoch=1) == {T0: ErrorCode.none}
+    refused = node.commit_in_transaction({T0: 7}, producer_epoch=1, generation_id=3, member_id="nobody")
+    assert refused == {T0: ErrorCode.unknown_member_id}
+    assert node.commit_in_transaction({T0: 8}, producer_epoch=0) == {T0: ErrorCode.invalid_producer_epoch}
+    assert node.fetch_offsets(T0, require_stable=True) == ErrorCode.unstable_offset_commit
+    node.end_transaction(is_commit, producer_epoch=1)
+    assert node.fetch_offsets(T0, require_stable=True) == {T0: (5 if is_commit else 1, "")}
+
+
 @pytest.mark.parametrize(("version", "error"), [(3, ErrorCode.invalid_txn_state), (4, ErrorCode.transaction_abortable)])
 def test_the_transaction_must_have_the_groups_partition(tmp_path: Path, version: int, error: ErrorCode) -> None:
     node = GroupHarness(tmp_path / "log")
