@@ -71,9 +71,7 @@ class ClassicGroup(Rebalance):
         member = self.members.get(member_id)
         if self.state is GroupState.PREPARING_REBALANCE:
             # Count the joined members, so that a group above the limit loses the members that join last.
-            return (member is not None and member.join is not None) or (
-                self.members.joining_count < self._settings.max_size
-            )
+            return (member is not None and member.join is not None) or (self._joining_count < self._settings.max_size)
         if self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return member is not None or len(self.members) < self._settings.max_size
         return True
@@ -122,7 +120,7 @@ class ClassicGroup(Rebalance):
         self.pending_members.pop(member_id, None)
         member = GroupMember(member_id, request)
         member.is_new = True
-        member.join = answer
+        self._let_join(member, answer)
         if not self.members:
             self.protocol_type = request.protocol_type
         self._has_new_member |= self.state is GroupState.PREPARING_REBALANCE and self.generation_id == 0
@@ -133,7 +131,7 @@ class ClassicGroup(Rebalance):
     def _update(self, member: GroupMember, request: JoinRequest, answer: AnswerJoin) -> None:
         self._answer_join(member, JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id))
         self.members.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-        member.join = answer
+        self._let_join(member, answer)
 
     def _replace_static(
         self, instance_id: str, new_id: str, request: JoinRequest, answer: AnswerJoin, now: Now

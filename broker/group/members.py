@@ -45,9 +45,9 @@ class GroupMember:
         """The first join is unanswered, so the client cannot send heartbeats yet."""
         self.expires_ms: int | None = None
         self.join: AnswerJoin | None = None
-        """The members whose JoinGroup is unanswered."""
+        """Takes the answer to its JoinGroup, while that waits."""
         self.sync: AnswerSync | None = None
-        """The members whose SyncGroup is unanswered."""
+        """Takes the answer to its SyncGroup, while that waits."""
 
     @classmethod
     def restored(cls, stored: StoredMember, protocol_type: str, protocol_name: str | None) -> GroupMember:
@@ -122,10 +122,6 @@ class Members:
 
     def is_leader(self, member_id: str) -> bool:
         return self.leader_id == member_id
-
-    @property
-    def joining_count(self) -> int:
-        return sum(member.join is not None for member in self._by_id.values())
 
     @property
     def rebalance_timeout_ms(self) -> int:

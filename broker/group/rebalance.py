@@ -31,6 +31,7 @@ from highwater.broker.group.embedded import subscribed_topics
 from highwater.broker.group.events import (
     NO_STATE_TIMESTAMP,
     Answer,
+    AnswerJoin,
     Effect,
     JoinAnswer,
     Now,
@@ -92,6 +93,8 @@ class Rebalance:
         self._effects: list[Effect] = []
         self._initial_delay: _InitialDelay | None = None
         self._has_new_member = False
+        self._joining_count = 0
+        """How many members wait for the answer to their JoinGroup."""
         self._joins_until_ms: int | None = None
         self._not_synced: set[str] = set()
         self._syncs_until_ms: int | None = None
@@ -174,7 +177,7 @@ class Rebalance:
             self._initial_delay is None
             and self.state is GroupState.PREPARING_REBALANCE
             and not self.pending_members
-            and self.members.joining_count == len(self.members)
+            and self._joining_count == len(self.members)
         ):
             self._complete_join(now)
 
@@ -406,10 +409,15 @@ class Rebalance:
     def _answer(self, answer: Callable[[T], None], value: T) -> None:
         self._effects.append(Answer(partial(answer, value)))
 
+    def _let_join(self, member: GroupMember, answer: AnswerJoin) -> None:
+        member.join = answer
+        self._joining_count += 1
+
     def _answer_join(self, member: GroupMember, value: JoinAnswer) -> None:
         if member.join is not None:
             self._answer(member.join, value)
             member.join = None
+            self._joining_count -= 1
 
     def _answer_sync(self, member: GroupMember, value: SyncAnswer) -> bool:
         if member.sync is None:

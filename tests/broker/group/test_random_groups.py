@@ -152,6 +152,7 @@ class AnyOrder(RuleBasedStateMachine):
         members = list(group.members)
         assert group.generation_id >= self.generation_id
         self.generation_id = group.generation_id
+        assert group._joining_count == sum(member.join is not None for member in members)
         parked = sum((member.join is not None) + (member.sync is not None) for member in members)
         assert parked == len(self.waiting)
         assert (group.members.leader_id or "nobody") in [member.member_id for member in members] or not members
