@@ -205,9 +205,7 @@ class Transaction:
         `level` is the finalised level of `transaction.version`.
         """
 
-        def refuse(error: ErrorCode) -> list[Effect]:
-            return [Reply(partial(answer, ProducerAnswer(error)))]
-
+        refuse = partial(_tell, answer, NO_PRODUCER)
         if self._change is not None:
             return refuse(ErrorCode.concurrent_transactions)
         kept = self.kept
@@ -237,8 +235,7 @@ class Transaction:
             last=last,
             client_version=kept.client_version,
         )
-        answered = ProducerAnswer(ErrorCode.none, producer)
-        return self._begin(initialised, lambda error: refuse(error) if error else [Reply(partial(answer, answered))])
+        return self._begin(initialised, partial(_tell, answer, producer))
 
     def add_partitions(
         self,
@@ -277,10 +274,6 @@ class Transaction:
 
     def end(self, producer: Producer, is_commit: bool, answer: AnswerProducer, now_ms: int) -> list[Effect]:
         """Commit or abort; answers when the decision is in the log. A repeated request gets the same answer."""
-
-        def tell(error: ErrorCode) -> list[Effect]:
-            return [Reply(partial(answer, ProducerAnswer(error)))]
-
         error = self._check(producer)
         if error is None and self._change is not None:
             error = ErrorCode.concurrent_transactions
@@ -288,8 +281,8 @@ class Transaction:
             wanted = TxnState.COMPLETE_COMMIT if is_commit else TxnState.COMPLETE_ABORT
             error = ErrorCode.none if self.state is wanted else ErrorCode.invalid_txn_state
         if error is not None:
-            return tell(error)
-        return self._begin(self._decided(is_commit, now_ms), self._then_complete(tell))
+            return _tell(answer, NO_PRODUCER, error)
+        return self._begin(self._decided(is_commit, now_ms), self._then_complete(partial(_tell, answer, NO_PRODUCER)))
 
     def end_raising(
         self, producer: Producer, is_commit: bool, next_producer_id: NextId, answer: AnswerProducer, now_ms: int
@@ -300,9 +293,7 @@ class Transaction:
         whether its records added some. (TransactionCoordinator.endTransaction, in the same order.)
         """
 
-        def refuse(error: ErrorCode) -> list[Effect]:
-            return [Reply(partial(answer, ProducerAnswer(error)))]
-
+        refuse = partial(_tell, answer, NO_PRODUCER)
         if self._change is not None:
             return refuse(ErrorCode.concurrent_transactions)
         kept = self.kept
@@ -321,17 +312,13 @@ class Transaction:
             wanted = TxnState.COMPLETE_COMMIT if is_commit else TxnState.COMPLETE_ABORT
             if self.state is not wanted:
                 return refuse(ErrorCode.invalid_txn_state)
-            return [Reply(partial(answer, ProducerAnswer(ErrorCode.none, kept.producer)))]
+            return _tell(answer, kept.producer, ErrorCode.none)
         if is_commit and self.state is not TxnState.ONGOING:
             return refuse(ErrorCode.invalid_txn_state)
         decided = self._decided_raising(is_commit, next_producer_id, now_ms)
         if isinstance(decided, ErrorCode):
             return refuse(decided)
-        answered = ProducerAnswer(ErrorCode.none, decided.completed_by)
-        return self._begin(
-            decided,
-            self._then_complete(lambda error: refuse(error) if error else [Reply(partial(answer, answered))]),
-        )
+        return self._begin(decided, self._then_complete(partial(_tell, answer, decided.completed_by)))
 
     def _check(self, producer: Producer) -> ErrorCode | None:
         if producer.producer_id != self.kept.producer.producer_id:
@@ -476,6 +463,11 @@ class Transaction:
         if not error:
             self.kept = change.to
         return change.then(error)
+
+
+def _tell(answer: AnswerProducer, producer: Producer, error: ErrorCode) -> list[Effect]:
+    """Answer with this producer, or with an error and none."""
+    return [Reply(partial(answer, ProducerAnswer(error, NO_PRODUCER if error else producer)))]
 
 
 def _successor(producer: Producer, next_producer_id: NextId) -> Producer | ErrorCode:
