@@ -8,12 +8,12 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.events import Committer
-from highwater.broker.group.groups import STORE_ERRORS, Group, Groups, fits
+from highwater.broker.group.groups import STORE_ERRORS, Group, Groups
 from highwater.broker.group.members import CONSUMER
 from highwater.broker.group.offsets import CommittedOffset, End, GroupOffsets
 from highwater.broker.group.schemas import OffsetKey, encode_offset, encode_offset_key
 from highwater.broker.replica.partition import Verify
-from highwater.broker.topics.internal_topic import KeyValue
+from highwater.broker.topics.internal_topic import KeyValue, fits
 from highwater.common.topic_partition import TopicPartition
 
 Offsets = Mapping[TopicPartition, CommittedOffset]

@@ -28,10 +28,11 @@ from highwater.broker.group.events import (
     SyncAnswer,
     SyncRequest,
 )
-from highwater.broker.group.groups import Group, Groups, fits
+from highwater.broker.group.groups import Group, Groups
 from highwater.broker.group.protocol import GroupProtocol
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
+from highwater.broker.topics.internal_topic import fits
 from highwater.broker.topics.partitions import Partitions
 
 _logger = logging.getLogger(__name__)

@@ -31,19 +31,16 @@ from highwater.broker.group.kept import KeptGroups, kept_groups
 from highwater.broker.group.offsets import GroupOffsets
 from highwater.broker.group.rebalance import GroupSettings
 from highwater.broker.group.schemas import OffsetKey, encode_offset_key
-from highwater.broker.group.settling import SettledRecords
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
 from highwater.broker.slices import SLICE_NS, in_slices
-from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue
+from highwater.broker.topics.internal_topic import APPEND_ERRORS, OFFSETS_TOPIC, InternalTopic, KeyValue, fits
 from highwater.broker.topics.partitions import Partitions
+from highwater.broker.topics.settled_records import SettledRecords
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.records.batch import Codec
 
 _logger = logging.getLogger(__name__)
-
-_MAX_TEXT_BYTES: Final = 32_000
-"""The limit of any name in a request: records and older responses have 15 bits for the length of a text."""
 
 
 class Group:
@@ -398,19 +395,5 @@ def _following(
     follow((yield from steps))
 
 
-def fits(text: str) -> bool:
-    """Return whether the log can store a text."""
-    return len(text) <= _MAX_TEXT_BYTES and (text.isascii() or len(text.encode()) <= _MAX_TEXT_BYTES)
-
-
-STORE_ERRORS: Final = {
-    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
-    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
-    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
-    ErrorCode.request_timed_out: ErrorCode.rebalance_in_progress,
-    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
-    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
-}
+STORE_ERRORS: Final = APPEND_ERRORS | {ErrorCode.request_timed_out: ErrorCode.rebalance_in_progress}
 """The errors that members get when the log refuses their group (GroupMetadataManager.storeGroup)."""

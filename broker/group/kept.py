@@ -10,7 +10,7 @@ from highwater.broker.group.consumer.schemas import GroupRecord
 from highwater.broker.group.events import StoredGroup
 from highwater.broker.group.offsets import CommittedOffset
 from highwater.broker.group.schemas import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
-from highwater.broker.group.settling import SettledRecords
+from highwater.broker.topics.settled_records import SettledRecords
 from highwater.common.topic_partition import TopicPartition
 
 

@@ -1,9 +1,9 @@
 """The records of `__consumer_offsets`, written as by Kafka 3.9 or 4.4 and read as by 0.9 to 4.x.
 
 A key begins with an i16 version, which is its kind: 0 and 1 an offset (group, topic, partition i32), 2 the membership
-of a group (group). Higher versions belong to newer group protocols, which this broker does not support. A value begins
-with the i16 version of its format; a null value is a tombstone. Kafka 3.9 writes version 3 of both values; version 4 is
-flexible (KIP-915), and what Kafka 4.4 writes of offsets.
+of a group (group). Higher versions are of consumer groups (`consumer/schemas`), and of kinds of groups that this broker
+does not support. A value begins with the i16 version of its format; a null value is a tombstone. Kafka 3.9 writes
+version 3 of both values; version 4 is flexible (KIP-915), and what Kafka 4.4 writes of offsets.
 
     offset       offset i64, leader epoch i32 (3+), metadata, commit timestamp i64, expire timestamp i64 (1 only);
                  tag 0 topic id (4)

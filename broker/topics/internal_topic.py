@@ -47,6 +47,9 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 _LOAD_SLICE_NS: Final = 10_000_000
 _TELL_PROGRESS_NS: Final = 1_000_000_000
 
+MOST_TEXT_BYTES: Final = 32_000
+"""The limit of any name in a request: records and older responses have 15 bits for the length of a text."""
+
 KeyValue = tuple[bytes, bytes | None]
 """A record of such a topic; without a value it is a tombstone."""
 
@@ -352,6 +355,23 @@ class InternalTopic:
     def _is_led(self, led: _Led) -> bool:
         """Not if it was given up meanwhile, though it may be led again since."""
         return self._led.get(led.partition.index) is led
+
+
+def fits(text: str) -> bool:
+    """Return whether a record can hold this text."""
+    return len(text) <= MOST_TEXT_BYTES and (text.isascii() or len(text.encode(errors="replace")) <= MOST_TEXT_BYTES)
+
+
+APPEND_ERRORS: Final = {
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+}
+"""The errors that clients of a coordinator get when its log refuses a record."""
 
 
 def partition_of(key: str, partition_count: int) -> int:

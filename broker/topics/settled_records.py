@@ -1,4 +1,4 @@
-"""The last value of each key of a partition of `__consumer_offsets`, with transactions applied.
+"""The last value of each key of a partition of an internal topic, with transactions applied.
 
 Records are taken in log order.
 
@@ -8,8 +8,8 @@ Records are taken in log order.
     an abort marker                          drops the producer's undecided records
 
 Of two records of a key the one with the higher offset wins, no matter when their transactions end.
-(Apache Kafka, GroupMetadataManager.doLoadGroupsAndOffsets; in Kafka a tombstone does not drop undecided records, so a
-deleted offset comes back after a restart.)
+(Apache Kafka 4's OffsetMetadataManager. In Kafka 3.9 a tombstone does not drop undecided records, so that a deleted
+offset comes back after a restart.)
 """
 
 from __future__ import annotations

@@ -19,8 +19,9 @@ from highwater.broker.clock import ClockGuard, Timer
 from highwater.broker.cluster.state import ClusterView
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
-from highwater.broker.topics.internal_topic import TRANSACTIONS_TOPIC, InternalTopic
+from highwater.broker.topics.internal_topic import APPEND_ERRORS, TRANSACTIONS_TOPIC, InternalTopic, fits
 from highwater.broker.topics.partitions import Partitions
+from highwater.broker.topics.settled_records import SettledRecords
 from highwater.broker.txn.markers import Markers
 from highwater.broker.txn.producer_ids import ProducerIds
 from highwater.broker.txn.schemas import decode_key, decode_transaction, encode_key, encode_transaction
@@ -39,13 +40,10 @@ from highwater.broker.txn.transaction import (
     TxnState,
 )
 from highwater.common.topic_partition import TopicPartition
-from highwater.kafka.records.batch import CorruptBatch
-from highwater.kafka.records.record import TRANSACTIONS_2, Record, TransactionMarker, decode_batch
+from highwater.kafka.records.record import TRANSACTIONS_2, TransactionMarker
 
 _logger = logging.getLogger(__name__)
 
-_MAX_ID_BYTES: Final = 32_000
-"""A record of the topic has 15 bits for the length of a text."""
 _ABORT_INTERVAL: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 _EXPIRE_INTERVAL: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 _EXPIRED_AT_ONCE: Final = 500
@@ -120,7 +118,7 @@ class TransactionCoordinator:
         self._timers.clear()
 
     def _refusal(self, transactional_id: str) -> ErrorCode | None:
-        if not transactional_id or len(transactional_id.encode()) > _MAX_ID_BYTES:
+        if not transactional_id or not fits(transactional_id):
             return ErrorCode.invalid_request
         if self._is_closed:
             return ErrorCode.coordinator_not_available
@@ -340,13 +338,12 @@ class TransactionCoordinator:
     # Reading back
 
     def _load(self, partition: Partition) -> Iterator[None]:
-        latest: dict[bytes, bytes] = {}
+        settled = SettledRecords()
         for header, batch in self.topic.batches(partition):
-            if not header.is_control:
-                _keep_last(decode_batch(batch, header), latest)
+            settled.take(header, batch)
             yield
         transactions: dict[str, Transaction] = {}
-        for raw_key, value in latest.items():
+        for raw_key, value in settled.latest.items():
             transactional_id = decode_key(raw_key)
             if transactional_id is not None:
                 transactions[transactional_id] = Transaction(decode_transaction(value))
@@ -362,24 +359,5 @@ def _retry_of(transactional_id: str) -> str:
     return f"retry {transactional_id}"
 
 
-def _keep_last(records: Sequence[Record], latest: dict[bytes, bytes]) -> None:
-    """Update `latest`, the last value of every key, with these records. Raises CorruptBatch."""
-    for record in records:
-        if record.key is None:
-            raise CorruptBatch(f"the record at offset {record.offset} has no key")
-        latest.pop(record.key, None)
-        if record.value is not None:
-            latest[record.key] = record.value
-
-
-_STORE_ERRORS: Final = {
-    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
-    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
-    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
-    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
-    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
-    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
-}
+_STORE_ERRORS: Final = APPEND_ERRORS | {ErrorCode.request_timed_out: ErrorCode.coordinator_not_available}
 """The errors that clients get when the log refuses a state (TransactionStateManager.appendTransactionToLog)."""

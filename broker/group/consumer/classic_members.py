@@ -34,7 +34,7 @@ from highwater.broker.group.embedded import Partitions, read_subscription, write
 from highwater.broker.group.events import NO_MEMBER_ID, JoinRequest, Now, SyncAnswer, SyncRequest
 from highwater.broker.group.members import CONSUMER
 
-TopicNames = Callable[[UUID], str | None]
+NameOfTopic = Callable[[UUID], str | None]
 """Finds the name of a topic that exists."""
 
 _HAS_TO_JOIN: Final = (MemberState.UNREVOKED_PARTITIONS, MemberState.UNKNOWN)
@@ -102,7 +102,7 @@ def _check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> E
     return None if current_id == member_id else ErrorCode.fenced_instance_id
 
 
-def sync(group: ConsumerGroup, request: SyncRequest, topic_names: TopicNames) -> SyncAnswer:
+def sync(group: ConsumerGroup, request: SyncRequest, name_of: NameOfTopic) -> SyncAnswer:
     error = _check(group, request.member_id, request.group_instance_id, request.generation_id)
     classic = group.classic(request.member_id)
     if error is not None or classic is None:
@@ -114,7 +114,7 @@ def sync(group: ConsumerGroup, request: SyncRequest, topic_names: TopicNames) ->
     has_new_target = current.epoch < group.target_epoch and current.state is not MemberState.UNREVOKED_PARTITIONS
     if has_new_target or current.state is MemberState.UNKNOWN:
         return SyncAnswer(ErrorCode.rebalance_in_progress)
-    return SyncAnswer(ErrorCode.none, CONSUMER, name, embedded_assignment(current.assigned, metadata, topic_names))
+    return SyncAnswer(ErrorCode.none, CONSUMER, name, embedded_assignment(current.assigned, metadata, name_of))
 
 
 def heartbeat(
@@ -171,9 +171,9 @@ def by_id(partitions: Partitions, topics: Topics) -> dict[UUID, frozenset[int]]:
     return {topic: indexes for topic, indexes in owned.items() if indexes}
 
 
-def embedded_assignment(assigned: Held, metadata: bytes, topic_names: TopicNames) -> bytes:
+def embedded_assignment(assigned: Held, metadata: bytes, name_of: NameOfTopic) -> bytes:
     """The bytes of an assignment for a member with this subscription."""
-    names = {topic: topic_names(topic) for topic in assigned}
+    names = {topic: name_of(topic) for topic in assigned}
     partitions: Mapping[str, list[int]] = {
         name: list(assigned[topic]) for topic, name in names.items() if name is not None
     }

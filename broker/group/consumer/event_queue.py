@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.classic import ClassicGroup
-from highwater.broker.group.consumer.classic_members import TopicNames
+from highwater.broker.group.consumer.classic_members import NameOfTopic
 from highwater.broker.group.consumer.events import ConsumerSettings, Topics
 from highwater.broker.group.consumer.group import ConsumerGroup
 from highwater.broker.group.consumer.migration import MigrationPolicy, downgraded
@@ -43,10 +43,11 @@ class World(NamedTuple):
     """The settings of a group."""
     regex_refresh_interval_ms: int
     topics: Topics
-    topic_names: Callable[[], Iterable[str]]
+    all_topics: Callable[[], Iterable[str]]
+    """The names of the topics that there are."""
     topics_version: Callable[[], int]
     """Changes whenever a topic comes, goes or grows."""
-    name_of: TopicNames
+    name_of: NameOfTopic
     classic: GroupSettings
     """The settings of classic groups."""
     policy: MigrationPolicy

@@ -29,10 +29,9 @@ from highwater.broker.group.consumer.group import NO_PARTITIONS, ConsumerGroup
 from highwater.broker.group.consumer.reconcile import Target, Told, reconcile
 from highwater.broker.group.consumer.schemas import ConsumerMember, CurrentAssignment, Held, MemberTarget, RecordKind
 from highwater.broker.group.events import Now
+from highwater.broker.topics.internal_topic import MOST_TEXT_BYTES, fits
 from highwater.kafka.regular_expressions import Pattern, PatternError
 
-_MAX_TEXT_BYTES: Final = 32_000
-"""Keys of records have 15 bits for the length of a text."""
 MAX_NAMES: Final = 10_000
 """The most topics that a request may name: the broker goes over all of them in one step."""
 _REJOIN: Final = "the member must give up all its partitions and join again"
@@ -69,8 +68,8 @@ def _problem(group_id: str, request: HeartbeatRequest, version: int) -> str | No
         if text == "":
             return f"the {name} must not be empty"
     for name, text in {**texts, "member id": request.member_id, "regular expression": request.regex}.items():
-        if len((text or "").encode(errors="replace")) > _MAX_TEXT_BYTES:
-            return f"the {name} must not have more than {_MAX_TEXT_BYTES:,} bytes"
+        if not fits(text or ""):
+            return f"the {name} must not have more than {MOST_TEXT_BYTES:,} bytes"
     if len(request.topics or ()) > MAX_NAMES:
         return f"a member must not name more than {MAX_NAMES:,} topics; a regular expression may match more"
     if epoch < STATIC_LEAVE_EPOCH:

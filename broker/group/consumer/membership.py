@@ -24,20 +24,13 @@ from highwater.broker.group.classic import ClassicGroup
 from highwater.broker.group.consumer import classic_members, regexes
 from highwater.broker.group.consumer.classic_members import as_heartbeat
 from highwater.broker.group.consumer.event_queue import Decided, EventQueue, GroupEvent, World
-from highwater.broker.group.consumer.events import (
-    JOIN_EPOCH,
-    HeartbeatAnswer,
-    HeartbeatRequest,
-)
+from highwater.broker.group.consumer.events import JOIN_EPOCH, HeartbeatAnswer, HeartbeatRequest
 from highwater.broker.group.consumer.group import ConsumerGroup
 from highwater.broker.group.consumer.heartbeat import cannot_join, heartbeat
 from highwater.broker.group.consumer.leaving import expire, leave, remove
 from highwater.broker.group.consumer.migration import upgraded
 from highwater.broker.group.consumer.parts import encoded
-from highwater.broker.group.consumer.schemas import (
-    GroupRecord,
-    encode_key,
-)
+from highwater.broker.group.consumer.schemas import GroupRecord, encode_key
 from highwater.broker.group.consumer.target import assignor_of
 from highwater.broker.group.events import (
     NO_MEMBER_ID,
@@ -222,7 +215,7 @@ class ConsumerMembership(EventQueue):
     def _resolve(self, sees: Sees, now: Now) -> Generator[None, None, Sequence[Effect]]:
         patterns = {member.regex for member in self.group.members.values() if member.regex}
         names = []
-        for name in [*self._world.topic_names()]:
+        for name in [*self._world.all_topics()]:
             if sees(name):
                 names.append(name)
             yield

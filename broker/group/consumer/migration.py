@@ -21,7 +21,7 @@ from uuid import UUID
 from highwater.broker.group.assignors.assignor import Assignment
 from highwater.broker.group.classic import ClassicGroup
 from highwater.broker.group.consumer.classic_members import (
-    TopicNames,
+    NameOfTopic,
     by_id,
     common_protocols,
     embedded_assignment,
@@ -149,7 +149,7 @@ def _records(
 
 
 def downgraded(
-    group: ConsumerGroup, gone: Collection[str], settings: GroupSettings, topic_names: TopicNames, now: Now
+    group: ConsumerGroup, gone: Collection[str], settings: GroupSettings, name_of: NameOfTopic, now: Now
 ) -> ClassicGroup | None:
     """Return the classic group of the members that are left, or None if they must remain a consumer group.
 
@@ -161,13 +161,13 @@ def downgraded(
         return None
     if left and not common_protocols([each.protocols for each in classic.values()]):
         return None
-    if any(topic_names(topic) is None for member_id in left for topic in group.current[member_id].assigned):
+    if any(name_of(topic) is None for member_id in left for topic in group.current[member_id].assigned):
         return None  # it is deleted, and the member does not know yet; or this broker does not know of it yet
     members: list[GroupMember] = []
     for member_id, member in left.items():
         each = _group_member(member_id, member, classic[member_id])
         assigned = group.current[member_id].assigned
-        each.assignment = embedded_assignment(assigned, each.protocols[0].metadata, topic_names)
+        each.assignment = embedded_assignment(assigned, each.protocols[0].metadata, name_of)
         members.append(each)
     return ClassicGroup.of_members(group.group_id, settings, group.epoch, members, now)
 

@@ -15,7 +15,7 @@ from highwater.broker.group.events import Now
 from highwater.broker.group.groups import Groups
 from highwater.broker.group.kept import KeptGroups, kept_groups
 from highwater.broker.group.rebalance import GroupSettings
-from highwater.broker.group.settling import SettledRecords
+from highwater.broker.topics.settled_records import SettledRecords
 from tests.broker.group.asking import GroupHarness, successive_harnesses
 from tests.broker.group.consumer_bytes import assignment, subscription
 from tests.broker.handlers.harness import Pending

@@ -28,8 +28,8 @@ from highwater.broker.group.events import JoinAnswer, JoinRequest, Leaver, Now, 
 from highwater.broker.group.kept import kept_groups
 from highwater.broker.group.members import GroupMember
 from highwater.broker.group.rebalance import GroupSettings
-from highwater.broker.group.settling import SettledRecords
 from highwater.broker.slices import run
+from highwater.broker.topics.settled_records import SettledRecords
 from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.group.consumer.test_membership import SETTINGS, Batches, Members
 from tests.broker.group.consumer_bytes import assignment, subscription
