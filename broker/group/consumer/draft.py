@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
@@ -45,7 +46,7 @@ class Draft:
         if group.has_partition_metadata:
             self.write(RecordKind.PARTITIONS, "", None)
         epoch = group.epoch + 1
-        self.write(RecordKind.GROUP, "", GroupEpoch(epoch, metadata_hash(group, topics)))
+        self.write(RecordKind.GROUP, "", GroupEpoch(epoch, metadata_hash(group.topics, topics)))
         if not group.members:
             self.write(RecordKind.TARGET, "", TargetEpoch(epoch))
 
@@ -54,15 +55,15 @@ def has_other_topics(group: ConsumerGroup, topics: Topics) -> bool:
     """Whether what the members subscribe to has changed, so that a new target is needed."""
     if group.is_metadata_stale:
         group.has_new_topics = True
-        group.is_metadata_stale = metadata_hash(group, topics) != group.metadata_hash
+        group.is_metadata_stale = metadata_hash(group.topics, topics) != group.metadata_hash
     return group.is_metadata_stale
 
 
-def metadata_hash(group: ConsumerGroup, topics: Topics) -> int:
-    """A hash of the topics that the members subscribe to: another one calls for a new target."""
+def metadata_hash(names: Iterable[str], topics: Topics) -> int:
+    """A hash of the topics that the members of a group subscribe to: another one calls for a new target."""
     digest = blake2b(digest_size=8)
     is_empty = True
-    for name in sorted(group.topics):
+    for name in sorted(names):
         topic = topics(name)
         if topic is not None:
             is_empty = False

@@ -240,7 +240,7 @@ def _update_subscription(
         or target.assignor_of(draft.group, settings) != assignor
     )
     if not must_bump and group.is_metadata_stale and looks_at_topics:
-        must_bump = metadata_hash(draft.group, topics) != group.metadata_hash
+        must_bump = metadata_hash(draft.group.topics, topics) != group.metadata_hash
         draft.origin.is_metadata_stale = must_bump
     if must_bump:
         draft.bump(topics)

@@ -26,6 +26,7 @@ from highwater.broker.group.consumer.classic_members import (
     common_protocols,
     embedded_assignment,
 )
+from highwater.broker.group.consumer.draft import metadata_hash
 from highwater.broker.group.consumer.events import Topics
 from highwater.broker.group.consumer.group import ConsumerGroup
 from highwater.broker.group.consumer.parts import MOST_BYTES_OF_CHANGE, encoded, size_of
@@ -90,7 +91,9 @@ def upgraded(classic: ClassicGroup, topics: Topics, max_size: int) -> list[Group
         members[member.member_id] = _consumer_member(member, subscription)
         assigned[member.member_id] = by_id(assignment.partitions, topics)
         owned[member.member_id] = by_id(subscription.owned, topics)
-    records = _records(classic.group_id, epoch, members, _with_owned(assigned, owned))
+    names = frozenset[str]().union(*(member.topics for member in members.values()))
+    group_epoch = GroupEpoch(epoch, metadata_hash(names, topics))
+    records = _records(classic.group_id, group_epoch, members, _with_owned(assigned, owned))
     if (size := size_of(map(encoded, records))) > MOST_BYTES_OF_CHANGE:
         most = MOST_BYTES_OF_CHANGE
         return f"its {len(members)} members take {size} bytes in the log, and may take {most}; stop some or all of them"
@@ -127,8 +130,10 @@ def _with_owned(assigned: dict[str, Assignment], owned: dict[str, Assignment]) -
 
 
 def _records(
-    group_id: str, epoch: int, members: dict[str, ConsumerMember], assigned: dict[str, Assignment]
+    group_id: str, group_epoch: GroupEpoch, members: dict[str, ConsumerMember], assigned: dict[str, Assignment]
 ) -> list[GroupRecord]:
+    epoch = group_epoch.epoch
+
     def current(partitions: Assignment) -> CurrentAssignment:
         held = {topic: dict.fromkeys(indexes, epoch) for topic, indexes in partitions.items()}
         return CurrentAssignment(epoch, epoch, assigned=held)
@@ -138,7 +143,7 @@ def _records(
 
     return [
         *(GroupRecord(key(RecordKind.MEMBER, member_id), member) for member_id, member in members.items()),
-        GroupRecord(key(RecordKind.GROUP), GroupEpoch(epoch)),
+        GroupRecord(key(RecordKind.GROUP), group_epoch),
         *(GroupRecord(key(RecordKind.MEMBER_TARGET, id_), MemberTarget(each)) for id_, each in assigned.items()),
         GroupRecord(key(RecordKind.TARGET), TargetEpoch(epoch)),
         *(GroupRecord(key(RecordKind.CURRENT, id_), current(each)) for id_, each in assigned.items()),
