@@ -31,7 +31,7 @@ OBSERVE: Final = 1
 BAD_CRC: Final = 2
 OUT_OF_ORDER: Final = 3
 TOO_FAR: Final = 4
-"""The offset is too large for an index of the segment."""
+"""The offset is too large for an index of the segment, or for a next one."""
 
 _FIELDS: Final = struct.Struct(">qiibIhi8xqq6xi")
 """What the walk reads of each header: base offset, length, leader epoch, magic, CRC, attributes, last offset delta, max
@@ -78,7 +78,7 @@ def walk(
     at: int,
     start: int,
     next_offset: int,
-    last_fit_offset: int,
+    unfit_offset: int,
     latest_epoch: int,
     interval_bytes: int,
     bytes_since_entry: int,
@@ -87,7 +87,8 @@ def walk(
 ) -> Walked:
     """Walk from `at` on over the whole batches of a window; `start` is its position in the segment.
 
-    It ends behind a batch that somebody has to observe, and before one that is damaged.
+    `unfit_offset`, an int64, is the first that is too far. The walk ends behind a batch that somebody has to observe,
+    and before one that is damaged.
     """
     entries, producers = array("q"), array("q")
     begun, before, why = at, next_offset, WHOLE
@@ -106,7 +107,7 @@ def walk(
         if base_offset < next_offset or delta < 0:
             why = OUT_OF_ORDER
             break
-        if last_offset > last_fit_offset:
+        if last_offset >= unfit_offset:
             why = TOO_FAR
             break
         if not record_count:

@@ -87,9 +87,9 @@ static int32_t int32_at(const uint8_t *at) {
 static PyObject *walk(PyObject *module, PyObject *arguments) {
     Py_buffer window;
     Py_ssize_t at, start;
-    long long next_offset, last_fit_offset, interval, since_entry, largest_ms, largest_offset;
+    long long next_offset, unfit_offset, interval, since_entry, largest_ms, largest_offset;
     long latest_epoch;
-    if (!PyArg_ParseTuple(arguments, "y*nnLLlLLLL", &window, &at, &start, &next_offset, &last_fit_offset, &latest_epoch,
+    if (!PyArg_ParseTuple(arguments, "y*nnLLlLLLL", &window, &at, &start, &next_offset, &unfit_offset, &latest_epoch,
                           &interval, &since_entry, &largest_ms, &largest_offset))
         return NULL;
     if (at < 0 || at > window.len) {
@@ -126,7 +126,7 @@ static PyObject *walk(PyObject *module, PyObject *arguments) {
             why = OUT_OF_ORDER;
             break;
         }
-        if (base_offset > last_fit_offset - delta) {
+        if (base_offset >= unfit_offset - delta) {
             why = TOO_FAR;
             break;
         }

@@ -32,6 +32,8 @@ from highwater.broker.log.transaction_index import TransactionIndex
 from highwater.kafka.records.batch import NO_TIMESTAMP, BatchHeader
 
 _ENTRY: Final = struct.Struct("=4q")
+_LAST_INT64: Final = 2**63 - 1
+"""No record has this offset, as a log must have a next one."""
 walk: Final = fastest_walk()
 
 
@@ -101,9 +103,9 @@ class SegmentIndexes:
         assert by_offset is not None
         assert by_time is not None
         assert largest is not None
-        last_fit_offset = self.names.base_offset + MAX_RELATIVE_OFFSET
+        unfit_offset = min(self.names.base_offset + MAX_RELATIVE_OFFSET + 1, _LAST_INT64)
         so_far = self._interval_bytes, self._bytes_since_entry, *largest
-        walked = walk(window, at, start, next_offset, last_fit_offset, latest_epoch, *so_far)
+        walked = walk(window, at, start, next_offset, unfit_offset, latest_epoch, *so_far)
         self._bytes_since_entry = walked.bytes_since_entry
         self.largest_timestamp = walked.largest_ms, walked.largest_offset
         for last_offset, position, timestamp_ms, offset in _ENTRY.iter_unpack(walked.entries):

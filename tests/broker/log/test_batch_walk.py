@@ -18,10 +18,13 @@ from crc32c import crc32c
 
 from highwater.broker.log import batch_walk
 from highwater.broker.log.batch_walk import BAD_CRC, OBSERVE, OUT_OF_ORDER, TOO_FAR, WHOLE, Walk
-from tests.broker.log.building import batch
+from highwater.broker.log.files import RealFiles
+from highwater.broker.log.segment_indexes import SegmentIndexes
+from highwater.broker.log.segment_names import SegmentNames
+from tests.broker.log.building import ROOT, batch
 
 SOURCE = Path(__file__).parents[3] / "broker/log/native_walk.c"
-FIT = 2**31 - 1
+UNFIT = 2**31
 # Where a header has: base offset, length, leader epoch, magic, last offset delta, max timestamp, producer, records.
 FIELDS = ((0, "q"), (8, "i"), (12, "i"), (16, "b"), (23, "i"), (35, "q"), (43, "q"), (57, "i"))
 INTEGERS = (-(2**31), -2, -1, 0, 1, 2, 48, 49, 61, 1000, 2**31 - 1)
@@ -86,7 +89,7 @@ def test_both_find_the_same(native: Walk, seed: int) -> None:
         more = (rng.choice((-1, 0, 10)), rng.choice((0, 1, 70, 4096)), rng.choice((0, 10_000)), -1, 0)
         next_offset = rng.choice((0, 0, 3))
         while why == OBSERVE:
-            arguments = (view, at, 7_000, next_offset, rng.choice((FIT, FIT, 5)), *more)
+            arguments = (view, at, 7_000, next_offset, rng.choice((UNFIT, UNFIT, 6)), *more)
             found = native(*arguments)
             assert found == batch_walk.walk(*arguments)
             at, why, next_offset = found[:3]
@@ -96,12 +99,25 @@ def test_both_find_the_same(native: Walk, seed: int) -> None:
     assert ends == {WHOLE, OBSERVE, BAD_CRC, OUT_OF_ORDER, TOO_FAR}
 
 
+@pytest.mark.parametrize(("base_offset", "why"), [(2**63 - 3, WHOLE), (2**63 - 2, TOO_FAR), (2**63 - 1, TOO_FAR)])
+def test_each_record_needs_an_offset_after_it(native: Walk, base_offset: int, why: int) -> None:
+    window = bytearray(batch(b"first", b"second"))
+    pack_into(">q", window, 0, base_offset)
+    seal(window, 0, len(window))
+    indexes = SegmentIndexes(RealFiles(), SegmentNames(ROOT, base_offset, ""), 4096, has_aborted=False)
+    indexes.begin()
+    found = indexes.add_all(memoryview(window), 0, 0, base_offset, 0)
+    assert found.why == why
+    arguments = (memoryview(window), 0, 0, base_offset, 2**63 - 1, 0, 4096, 0, -1, base_offset)
+    assert native(*arguments) == batch_walk.walk(*arguments) == found
+
+
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 3071, 3072, 3073, 6144, 10_000, 300_000])
 def test_the_crc_is_right_at_each_length(native: Walk, size: int) -> None:
     window = bytearray(batch(random.Random(size).randbytes(size)))
-    whole = native(memoryview(window), 0, 0, 0, FIT, 0, 4096, 0, -1, 0)
+    whole = native(memoryview(window), 0, 0, 0, UNFIT, 0, 4096, 0, -1, 0)
     assert whole[:2] == (len(window), WHOLE)
     for at in (21, len(window) - 1, random.Random(size).randrange(21, len(window))):
         window[at] ^= 1
-        assert native(memoryview(window), 0, 0, 0, FIT, 0, 4096, 0, -1, 0)[1] == BAD_CRC
+        assert native(memoryview(window), 0, 0, 0, UNFIT, 0, 4096, 0, -1, 0)[1] == BAD_CRC
         window[at] ^= 1
