@@ -50,14 +50,7 @@ from highwater.broker.log.segment_names import (
     file_name,
 )
 from highwater.broker.log.transaction_index import AbortedTransaction
-from highwater.kafka.records.batch import (
-    MAGIC,
-    MAGIC_OFFSET,
-    NO_PRODUCER_ID,
-    BatchHeader,
-    CorruptBatch,
-    foreign_format,
-)
+from highwater.kafka.records.batch import NO_PRODUCER_ID, BatchHeader, CorruptBatch
 from highwater.kafka.records.record import read_end_marker
 
 _logger = logging.getLogger(__name__)
@@ -67,7 +60,6 @@ _LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 _UNFINISHED_SUFFIXES: Final = (*_LEFTOVER_SUFFIXES, SWAP_SUFFIX)
 _REBUILT_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 _OFFSET_DIGITS: Final = 20
-_FORMAT_PROBE_BYTES: Final = 1 << 20
 _LONG_BYTES: Final = 1 << 20
 
 
@@ -356,11 +348,6 @@ class LogLoader:
         leader_epochs.truncate_from_end(end_offset)
         for slot in range(first, len(segments)):
             segment = segments[slot]
-            if (found := _foreign_format(segment)) is not None:
-                raise LogDirectoryError(
-                    f"{self.directory / file_name(segment.base_offset, LOG_SUFFIX)}: {found}; this broker keeps format "
-                    "2 only, so copy the topic over with a consumer and a producer"
-                )
             size_bytes = segment.size_bytes
             end_offset, damage = segment.recover(end_offset, partial(observe, segment))
             rest = segments[slot + 1 :]
@@ -472,13 +459,6 @@ def first_unsynced_slot(base_offsets: list[int], recovery_point: int) -> int:
     flushed while it was active, and its indexes were finished later.
     """
     return max(0, bisect_left(base_offsets, recovery_point) - 1)
-
-
-def _foreign_format(segment: Segment) -> str | None:
-    """The message format of a segment whose first batch is whole and not of this format."""
-    if segment.size_bytes == 0 or segment.read_first_bytes(MAGIC_OFFSET + 1)[MAGIC_OFFSET:] == bytes((MAGIC,)):
-        return None
-    return foreign_format(segment.read_first_bytes(_FORMAT_PROBE_BYTES))
 
 
 def _overlaps(segment: Segment, following: Segment) -> bool:

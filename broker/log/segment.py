@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from highwater.broker.log.batch_walk import BAD_CRC, OBSERVE, OUT_OF_ORDER, WHOLE
 from highwater.broker.log.config import LogConfig
-from highwater.broker.log.errors import CorruptIndex, NotCached
+from highwater.broker.log.errors import CorruptIndex, LogDirectoryError, NotCached
 from highwater.broker.log.files import FileOperations, FilePiece, is_piece_cached, write_file
 from highwater.broker.log.leader_epochs import NO_EPOCH
 from highwater.broker.log.looking import Look
@@ -39,6 +39,7 @@ from highwater.kafka.records.batch import (
     BatchHeader,
     CorruptBatch,
     ReadableBuffer,
+    foreign_format,
     read_header,
 )
 from highwater.kafka.records.compress import DEFAULT_LIMIT_BYTES
@@ -49,6 +50,7 @@ NO_LIMIT: Final = 2**62 - 1
 """The largest number that machine code compares without a call."""
 _MOST_READERS: Final = 8
 """For how many readers a segment notes where they go on."""
+_FORMAT_PROBE_BYTES: Final = 1 << 20
 _TAIL_BYTES: Final = 64 * 1024
 """The last batch with an index entry is most likely in so many bytes at the end of a segment."""
 
@@ -467,6 +469,7 @@ class Segment(SegmentFile):
         `end_offset` is where the log ends before the segment. `observe` is called with each good batch that is of a
         transaction, or has a later leader epoch than those before it in the segment, and with the offset where the log
         ends before the batch; and with the last batches of other producers, which have their headers alone.
+        Raises LogDirectoryError for batches of another format.
         """
         indexes = self.indexes
         indexes.begin()
@@ -499,6 +502,12 @@ class Segment(SegmentFile):
                 at = 0
         except CorruptBatch as error:
             damage = error
+            probe = b"" if start + at else self._pread(min(_FORMAT_PROBE_BYTES, self.size_bytes), 0)
+            if (found := foreign_format(probe)) is not None:
+                raise LogDirectoryError(
+                    f"{self._path}: {found}; this broker keeps format 2 only, so copy the topic over with a consumer "
+                    "and a producer"
+                ) from error
             self._files.truncate(self._open(), start + at)
             # If a power cut brought back what is removed here, it might fit after what is written meanwhile.
             self._files.sync(self._open())

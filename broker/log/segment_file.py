@@ -100,9 +100,6 @@ class SegmentFile:
             raise self._ends_at(position + found)
         return window
 
-    def read_first_bytes(self, size: int) -> bytes | bytearray:
-        return self._pread(min(size, self.size_bytes), 0)
-
     def _header_at(self, position: int) -> BatchHeader | None:
         """None if no whole batch is there."""
         try:
