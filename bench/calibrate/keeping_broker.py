@@ -41,7 +41,7 @@ class KeptPartition:
 
     def append(self, batch: bytearray) -> None:
         """Set base offset and leader epoch, which the checksum does not cover, and append the batch."""
-        assign(batch, 0, self.log_end_offset, 0)
+        assign(batch, len(batch), self.log_end_offset, 0)
         self._batches.append(bytes(batch))
         self._base_offsets.append(self.log_end_offset)
         self.log_end_offset = read_header(batch).next_offset

@@ -22,7 +22,6 @@ from highwater.broker.handlers.shared.reply import (
     PendingResponse,
     Reply,
     RequestContext,
-    TakeRun,
     answer_and_hang_up,
     answer_of,
 )
@@ -46,6 +45,7 @@ from highwater.kafka.protocol.primitives import MAX_BYTES, Decoder, MalformedReq
 
 if TYPE_CHECKING:
     from highwater.broker.cluster.metadata import MetadataCache
+    from highwater.broker.handlers.produce_run import ProduceRuns
 
 Decode = Callable[[Decoder, int], Any]
 Handle = Callable[[Node, RequestContext, Any], Reply]
@@ -94,7 +94,7 @@ class Dispatcher:
         self._quotas = node.quotas
         self._monotonic_ns = node.clock.monotonic_ns
         self._handlers: dict[int, _Handler] = {}
-        self._take_run: TakeRun | None = None
+        self._produce_runs: ProduceRuns | None = None
 
     def import_handlers(self) -> Iterator[None]:
         """Import one handler after the other, so that no later request waits for that, or fails without descriptors."""
@@ -153,9 +153,9 @@ class Dispatcher:
         self, buffer: memoryview, start: int, end: int, most_frame_bytes: int, client: Client, received_ns: int
     ) -> tuple[int, list[Part] | PendingResponse] | None:
         """Do what `ProduceRuns.take` does. To be asked before `dispatch`, which gets each request that is left."""
-        if self._take_run is None:
+        if self._produce_runs is None:
             return None  # Nothing of Produce is imported yet.
-        return self._take_run(buffer, start, end, most_frame_bytes, client, received_ns)
+        return self._produce_runs.take(buffer, start, end, most_frame_bytes, client, received_ns)
 
     def monotonic_ns(self) -> int:
         return self._monotonic_ns()
@@ -215,8 +215,7 @@ class Dispatcher:
             return handler._replace(handle=partial(_handle_when_complete, member.metadata, handle))
         self._handlers[api_key] = handler
         if api_key == PRODUCE:
-            module = import_module("highwater.broker.handlers.produce_run")
-            self._take_run = module.ProduceRuns(self._node).take
+            self._produce_runs = import_module("highwater.broker.handlers.produce_run").ProduceRuns(self._node)
         return handler
 
 

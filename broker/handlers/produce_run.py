@@ -27,14 +27,46 @@ from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.kafka.acl import Operation, ResourceType
 from highwater.kafka.protocol.apis import PRODUCE
 from highwater.kafka.protocol.frame import LENGTH_BYTES, Part
-from highwater.kafka.protocol.produce_run import PartitionRun, ProduceRun, ProduceShape
+from highwater.kafka.protocol.produce_run import PartitionRun, ProduceShape
 from highwater.kafka.protocol.produce_run_reader import RunReader
 from highwater.kafka.records.batch import TimestampType
 
 _WRITE_TOPIC: Final = (Operation.WRITE, ResourceType.TOPIC)
+_CREATE_TIME: Final = TimestampType.CREATE_TIME
 _LEAST_BYTES: Final = 64
 """A Produce with a batch is longer."""
 _Begun: TypeAlias = tuple[Partition, PartitionRun]
+
+
+class _RunOfClient(RunReader):
+    """A run that `client` sent; `begun` are the parts of it, which may have no batches."""
+
+    __slots__ = ("_client", "_node", "begun")
+
+    def __init__(
+        self, node: Node, client: Client, buffer: memoryview, start: int, end: int, most_frame_bytes: int, now_ms: int
+    ) -> None:
+        super().__init__(buffer, start, end, client.produce_shape, most_frame_bytes, now_ms)
+        self._node = node
+        self._client = client
+        self.begun: list[_Begun] = []
+
+    def begin(self, acks: int, topic: str | UUID, index: int, producer_id: int) -> PartitionRun | None:
+        node = self._node
+        partition = node.partitions.find(topic, index)
+        if partition is None or partition.topic in INTERNAL_TOPICS:
+            return None
+        config = partition.log.config
+        if config.record_rules is not None or config.message_timestamp_type is not _CREATE_TIME:
+            return None
+        if node.acls is not None:
+            permissions = self._client.permissions(node.acls.authorizer)
+            if not permissions.answers(_WRITE_TOPIC)[partition.topic]:
+                return None
+        part = partition.begin_run(acks, producer_id, self.now_ms)
+        if part is not None:
+            self.begun.append((partition, part))
+        return part
 
 
 class ProduceRuns:
@@ -64,22 +96,18 @@ class ProduceRuns:
         if authentication is not None and not authentication.has_session(started_ns // 1_000_000):
             return None
         now_ms = self._clock.now_ms()
-        begun: list[_Begun] = []
-        begin = partial(self._begin, begun, client, now_ms)
-        reader = RunReader(
-            buffer, start, end, client.produce_shape, begin, most_frame_bytes=most_frame_bytes, now_ms=now_ms
-        )
-        run = reader.read()
-        shape = client.produce_shape = reader.shape
-        if run is None or shape is None:
+        run = _RunOfClient(node, client, buffer, start, end, most_frame_bytes, now_ms)
+        run.read()
+        shape = client.produce_shape = run.shape
+        if shape is None or not run.request_count:
             return None
         acks = shape.acks
         waiting: list[_Begun] = []
-        for partition, part in begun:
+        for partition, part in run.begun:
             if not part.batches:
                 continue
             partition.counters.produces += len(part.batches)
-            if error := partition.append_run(part, acks, now_ms):
+            if error := partition.append_run(part, now_ms):
                 partition.counters.failed_produces += self._fail(part, error, 0)
             elif acks and not partition.is_acknowledged(part.next_offset - 1, acks):
                 waiting.append((partition, part))
@@ -90,7 +118,7 @@ class ProduceRuns:
             shape.version, run.request_count, received_ns, started_ns, handled_ns, not waiting
         )
         if not acks:
-            for partition, part in begun:
+            for partition, part in run.begun:
                 if part.error:
                     raise CloseConnection(
                         f"produce with acks=0 to {partition.topic}-{partition.index}: {part.error.name}"
@@ -98,34 +126,7 @@ class ProduceRuns:
             return run.end, []
         if waiting:
             return run.end, self._answers_when_safe(shape, run, waiting, received_ns)
-        return run.end, [shape.answers(run)]
-
-    def _begin(
-        self,
-        begun: list[_Begun],
-        client: Client,
-        now_ms: int,
-        acks: int,
-        topic: str | UUID,
-        index: int,
-        producer_id: int,
-    ) -> PartitionRun | None:
-        """Begin the part of a run for one partition; None if its batches are to be handled alone."""
-        node = self._node
-        partition = node.partitions.find(topic, index)
-        if partition is None or partition.topic in INTERNAL_TOPICS:
-            return None
-        config = partition.log.config
-        if config.record_rules is not None or config.message_timestamp_type is not TimestampType.CREATE_TIME:
-            return None
-        if node.acls is not None:
-            permissions = client.permissions(node.acls.authorizer)
-            if not permissions.answers(_WRITE_TOPIC)[partition.topic]:
-                return None
-        part = partition.begin_run(acks, producer_id, now_ms)
-        if part is not None:
-            begun.append((partition, part))
-        return part
+        return run.end, [shape.answers(run.batches, run.parts)]
 
     def _fail(self, part: PartitionRun, error: ErrorCode, safe_offset: int) -> int:
         """Answer the error for what is not before `safe_offset`; returns how many batches that are."""
@@ -135,7 +136,7 @@ class ProduceRuns:
         return count
 
     def _answers_when_safe(
-        self, shape: ProduceShape, run: ProduceRun, waiting: list[_Begun], received_ns: int
+        self, shape: ProduceShape, run: RunReader, waiting: list[_Begun], received_ns: int
     ) -> PendingResponse:
         """The answers once all is safe; what is not by the time-out, or at the end of the role, gets an error."""
         node, acks = self._node, shape.acks
@@ -154,7 +155,7 @@ class ProduceRuns:
             if not undecided:
                 if timer is not None:
                     timer.cancel()
-                deferred.complete([shape.answers(run)])
+                deferred.complete([shape.answers(run.batches, run.parts)])
 
         def give_up() -> None:
             for slot in tuple(undecided):

@@ -40,10 +40,10 @@ from highwater.broker.log.recovery import (
 )
 from highwater.broker.log.replicated_batches import runs_of_batches
 from highwater.broker.log.retention import count_expired
-from highwater.broker.log.segment import NO_LIMIT, Segment
+from highwater.broker.log.segment import Segment
 from highwater.broker.log.segment_list import SegmentList
 from highwater.broker.log.segment_names import SNAPSHOT_SUFFIX, file_name
-from highwater.kafka.protocol.produce_run import PartitionRun
+from highwater.kafka.protocol.produce_run import NO_LIMIT, PartitionRun
 from highwater.kafka.records.batch import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -161,7 +161,7 @@ class PartitionLog:
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         max_timestamp_ms = header.max_timestamp_ms
-        assign(records, 0, base_offset, leader_epoch)
+        assign(records, size_bytes, base_offset, leader_epoch)
         if takes_broker_time:
             max_timestamp_ms = now_ms
             set_log_append_time(records, 0, header, now_ms)
@@ -193,15 +193,13 @@ class PartitionLog:
 
         It takes none that would begin a segment, repeat a batch or be refused.
         """
-        config, end_offset, last_offset = self.config, self.log_end_offset, NO_LIMIT
-        if config.flush_messages < NO_LIMIT:
-            # Batches before the one that asks for a flush are safe at once, the others are not.
-            before_flush = config.flush_messages - self.unflushed_messages
-            last_offset = end_offset + before_flush - 2 if before_flush > 1 else NO_LIMIT
-        room = self._segments.active.room(config, last_offset, now_ms)
-        if room is None:
+        config, end_offset = self.config, self.log_end_offset
+        run = PartitionRun(index, end_offset, self.log_start_offset, config.max_message_bytes)
+        if not self._segments.active.begin_run(run, config, now_ms):
             return None
-        run = PartitionRun(index, end_offset, self.log_start_offset, config.max_message_bytes, room)
+        if config.flush_messages < NO_LIMIT and (before_flush := config.flush_messages - self.unflushed_messages) > 1:
+            # Batches before the one that asks for a flush are safe at once, the others are not.
+            run.largest_offset = min(run.largest_offset, end_offset + before_flush - 2)
         if producer_id != NO_PRODUCER_ID and not self.producer_states.begin_run(run, producer_id):
             return None
         return run
@@ -210,7 +208,7 @@ class PartitionLog:
         """Stamp the batches of a run, and append them in one write. Nothing has changed after an OSError."""
         assert run.base_offset == self.log_end_offset, "nothing was appended since the run began"
         for batch in run.batches:
-            assign(batch.records, 0, batch.base_offset, leader_epoch)
+            assign(batch.records, batch.size_bytes, batch.base_offset, leader_epoch)
         self._segments.active.append_run(run)
         self.log_end_offset = run.next_offset
         self.size_bytes += run.size_bytes

@@ -31,7 +31,7 @@ from highwater.broker.log.segment_indexes import SegmentIndexes
 from highwater.broker.log.segment_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, SegmentNames
 from highwater.broker.log.time_index import TimeIndex
 from highwater.broker.log.transaction_index import AbortedTransaction, TransactionIndex
-from highwater.kafka.protocol.produce_run import PartitionRun, Room
+from highwater.kafka.protocol.produce_run import PartitionRun
 from highwater.kafka.records.batch import (
     CREDIBLE_MS,
     HEADER_SIZE,
@@ -46,8 +46,6 @@ from highwater.kafka.records.compress import DEFAULT_LIMIT_BYTES
 from highwater.kafka.records.record import let_go, unfolded_records
 from highwater.kafka.records.record_times import HeaderBudget, first_record_from
 
-NO_LIMIT: Final = 2**62 - 1
-"""The largest number that machine code compares without a call."""
 _MOST_READERS: Final = 8
 """For how many readers a segment notes where they go on."""
 _FORMAT_PROBE_BYTES: Final = 1 << 20
@@ -178,26 +176,20 @@ class Segment(SegmentFile):
         jitter_ms = config.segment_jitter_ms and int(self._jitter * min(config.segment_jitter_ms, config.segment_ms))
         return config.segment_ms - jitter_ms
 
-    def room(self, config: LogConfig, last_offset: int, now_ms: int) -> Room | None:
-        """What may follow, up to `last_offset`, so that no batch of it must begin a new segment.
-
-        None if that is nothing, or not known.
-        """
+    def begin_run(self, run: PartitionRun, config: LogConfig, now_ms: int) -> bool:
+        """Note in a run what may follow without a new segment. False if that is nothing, or not known."""
         first_ms, by_offset, by_time = self._first_batch_timestamp_ms, self.indexes.by_offset, self.indexes.by_time
         if self.size_bytes == 0 or first_ms is None or by_offset is None or by_time is None:
-            return None
-        latest_ms, most_age_ms = NO_LIMIT, self._most_age_ms(config)
+            return False
+        most_age_ms, index_bytes = self._most_age_ms(config), config.segment_index_bytes
         if first_ms >= 0:
-            latest_ms = first_ms + most_age_ms
+            run.latest_ms = first_ms + most_age_ms
         elif now_ms - self._created_ms > most_age_ms:
-            return None
-        index_bytes = config.segment_index_bytes
-        return (
-            config.segment_bytes - self.size_bytes,
-            min(by_offset.entries_left(index_bytes), by_time.entries_left(index_bytes)),
-            min(self.base_offset + MAX_RELATIVE_OFFSET, last_offset),
-            latest_ms,
-        )
+            return False
+        run.most_bytes = config.segment_bytes - self.size_bytes
+        run.most_batches = min(by_offset.entries_left(index_bytes), by_time.entries_left(index_bytes))
+        run.largest_offset = self.base_offset + MAX_RELATIVE_OFFSET
+        return True
 
     def append(self, batch: ReadableBuffer, last_offset: int, max_timestamp_ms: int) -> None:
         """Add one whole batch. After an OSError nothing has changed, but for bytes past the end."""
@@ -224,11 +216,10 @@ class Segment(SegmentFile):
     def append_run(self, run: PartitionRun) -> None:
         """Add the batches of a run in one write. After an OSError nothing has changed, but for bytes past the end."""
         position = self._write_all([batch.records for batch in run.batches], run.size_bytes)
-        add = self.indexes.add
+        indexes = self.indexes
         for batch in run.batches:
-            size_bytes = len(batch.records)
-            add(position, size_bytes, batch.last_offset, batch.max_timestamp_ms)
-            position += size_bytes
+            indexes.add(position, batch.size_bytes, batch.last_offset, batch.max_timestamp_ms)
+            position += batch.size_bytes
 
     def load_transaction_index(self) -> None:
         """Read the index of aborted transactions into memory, unless it is there. Raises OSError, CorruptIndex."""

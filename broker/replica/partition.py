@@ -35,7 +35,7 @@ from highwater.broker.replica.leader import Leader, LeadersBroker
 from highwater.broker.replica.readable_bytes import ReadableBytes
 from highwater.broker.replica.waiters import Acknowledge, Waiters
 from highwater.kafka.protocol.frame import Part
-from highwater.kafka.protocol.produce_run import PartitionRun
+from highwater.kafka.protocol.produce_run import NO_ERROR, PartitionRun
 from highwater.kafka.records.batch import BatchHeader, TimestampType, WritableBuffer, is_credible, validate_produced
 from highwater.kafka.records.produced import RefusedRecords, UnfoldBudget, conform, with_true_max_timestamp
 from highwater.kafka.records.record import TransactionMarker
@@ -313,17 +313,17 @@ class Partition:
         """A run for batches of one producer that came together; None if each is to be appended by `append`."""
         return None if self._refusal(acks) else self.log.begin_run(self.index, producer_id, now_ms)
 
-    def append_run(self, run: PartitionRun, acks: int, now_ms: int) -> ErrorCode:
+    def append_run(self, run: PartitionRun, now_ms: int) -> ErrorCode:
         """Append the batches of a run in one write: all of them, or none and the error is returned."""
-        if error := self._refusal(acks):
-            return error  # The disk has failed since the run began.
+        if self.has_failed:
+            return ErrorCode.kafka_storage_error  # The disk has failed since the run began.
         try:
             self.log.append_run(run, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except OSError as failure:
             self._append_failed(failure, now_ms)
             return ErrorCode.kafka_storage_error
         self._appended(run.base_offset, run.next_offset, run.size_bytes)
-        return ErrorCode.none
+        return NO_ERROR
 
     def _refusal(self, acks: int) -> ErrorCode:
         if self.has_failed:
@@ -332,7 +332,7 @@ class Partition:
             return ErrorCode.not_leader_or_follower
         if acks == -1 and len(self.in_sync_replicas) < self.min_in_sync_replicas:
             return ErrorCode.not_enough_replicas
-        return ErrorCode.none
+        return NO_ERROR
 
     def _doubts(self, header: BatchHeader, now_ms: int) -> bool:
         """Whether a timestamp of the header is to be compared with those of the records."""

@@ -218,13 +218,12 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _handle_frames(self) -> None:
-        next_frame = self._frames.next
         answer: list[Part] | PendingResponse | None
         try:
             while not (self._closing or self._must_wait or self._frames.is_empty):
                 answer = self._answer_of_run()
                 if answer is None:
-                    frame = next_frame()
+                    frame = self._frames.next()
                     if frame is None:
                         break
                     answer = self._dispatch(frame, self._client, self._received_ns)
@@ -348,7 +347,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _put(self, parts: list[Part]) -> None:
         self._out += parts
-        self._out_bytes += sum(map(len, parts))
+        for part in parts:
+            self._out_bytes += len(part)
         if self._out_bytes >= WRITE_HIGH_BYTES:
             self._flush()
 

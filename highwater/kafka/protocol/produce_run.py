@@ -26,7 +26,10 @@ RUNS_FROM: Final = 7
 """The first version that may have every codec, so that no run has to look for zstd."""
 MOST_DELTA: Final = 1_000_000
 """The offsets of a batch with sequence numbers: within a run, these do not come round to where they were."""
-_ALL_SAFE: Final = 2**62 - 1
+NO_LIMIT: Final = 2**62 - 1
+"""The largest number that machine code compares without a call."""
+NO_ERROR: Final = ErrorCode.none
+"""Machine code takes it without a look at the enumeration, which would take as long as the checks of a batch."""
 _LONGEST_MIDDLE: Final = 1024
 _MOST_LEADS: Final = 64
 
@@ -36,11 +39,6 @@ MIDDLE_AT: Final = 12
 Begins: TypeAlias = tuple[int, int, int, bytes]
 """How a request begins: length, key and version as one number, correlation id, and what is alike in most requests. Of
 fixed length, so that machine code keeps it unpacked."""
-_NO_RECORDS: Final = memoryview(b"")
-
-
-Room: TypeAlias = tuple[int, int, int, int]
-"""What a log takes without a new segment: so many bytes and batches, up to which offset, and up to which timestamp."""
 
 
 class PartitionRun:
@@ -52,29 +50,33 @@ class PartitionRun:
         "batches",
         "error",
         "index",
+        "largest_offset",
+        "latest_ms",
         "log_start_offset",
         "most_batch_bytes",
+        "most_batches",
+        "most_bytes",
         "next_offset",
         "producer_epoch",
         "producer_id",
-        "room",
         "safe_offset",
         "size_bytes",
     )
 
-    def __init__(self, index: int, base_offset: int, log_start_offset: int, most_batch_bytes: int, room: Room) -> None:
+    def __init__(self, index: int, base_offset: int, log_start_offset: int, most_batch_bytes: int) -> None:
         self.index = index
         self.base_offset = self.next_offset = base_offset
         self.log_start_offset = log_start_offset
         self.most_batch_bytes = most_batch_bytes
-        self.room = room
+        self.most_bytes = self.most_batches = self.largest_offset = self.latest_ms = NO_LIMIT
+        """What the log takes without a new segment: so many bytes and batches, and the largest offset and timestamp."""
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = self.base_sequence = -1
         """What the first batch is to have, if the producer has an id."""
         self.batches: list[RunBatch] = []
         self.size_bytes = 0
-        self.safe_offset = _ALL_SAFE
-        self.error = ErrorCode.none
+        self.safe_offset = NO_LIMIT
+        self.error = NO_ERROR
         """The answer for records from `safe_offset` on."""
 
     @property
@@ -83,13 +85,12 @@ class PartitionRun:
 
     def add(self, batch: RunBatch) -> bool:
         """Whether there is room for the batch, which is of the run then."""
-        most_bytes, most_batches, largest_offset, latest_ms = self.room
-        size_bytes = self.size_bytes + len(batch.records)
+        size_bytes = self.size_bytes + batch.size_bytes
         if (
-            size_bytes > most_bytes
-            or len(self.batches) >= most_batches
-            or batch.last_offset > largest_offset
-            or batch.max_timestamp_ms > latest_ms
+            size_bytes > self.most_bytes
+            or len(self.batches) >= self.most_batches
+            or batch.last_offset > self.largest_offset
+            or batch.max_timestamp_ms > self.latest_ms
         ):
             return False
         self.batches.append(batch)
@@ -101,7 +102,7 @@ class PartitionRun:
         """Forget the last batch: its request is not of the run."""
         self.batches.pop()
         self.next_offset = batch.base_offset
-        self.size_bytes -= len(batch.records)
+        self.size_bytes -= batch.size_bytes
 
     def fail(self, error: ErrorCode, safe_offset: int = 0) -> int:
         """Answer the error for batches that do not end at `safe_offset` or before it; returns how many these are."""
@@ -119,47 +120,29 @@ class RunBatch:
         "last_offset",
         "lead",
         "max_timestamp_ms",
-        "partition",
         "records",
+        "size_bytes",
     )
 
     def __init__(
         self,
-        partition: PartitionRun,
         correlation_id: int,
         lead: bytes,
         records: memoryview,
+        size_bytes: int,
+        base_offset: int,
         last_offset: int,
         max_timestamp_ms: int,
     ) -> None:
         """`lead`: what stands before the partition in the request, and so in the answer."""
-        self.partition = partition
         self.correlation_id = correlation_id
         self.lead = lead
         self.records = records
-        self.base_offset = partition.next_offset
+        self.size_bytes = size_bytes
+        self.base_offset = base_offset
         self.last_offset = last_offset
         self.max_timestamp_ms = max_timestamp_ms
         self.ends_request = False
-
-
-class ProduceRun:
-    """The batches of whole requests, from the first one on."""
-
-    __slots__ = ("batches", "end", "request_count", "topic_count")
-
-    def __init__(self, start: int) -> None:
-        self.batches: list[RunBatch] = []
-        self.request_count = 0
-        self.topic_count = 0
-        """A topic counts in each request."""
-        self.end = start
-        """Where the first request is that does not belong to the run."""
-
-    def let_go(self) -> None:
-        """Let the buffer be used again: nobody needs the records any more."""
-        for batch in self.batches:
-            batch.records = _NO_RECORDS
 
 
 class Lead:
@@ -182,6 +165,7 @@ class ProduceShape:
     __slots__ = (
         "_answer",
         "_answer_begins",
+        "_answer_bytes",
         "_last_partition",
         "_leads",
         "_partition",
@@ -189,12 +173,12 @@ class ProduceShape:
         "acks",
         "beginning",
         "form",
+        "form_bytes",
         "has_ids",
         "is_flexible",
         "kind",
         "lead",
         "middle",
-        "tail",
         "timeout_ms",
         "version",
     )
@@ -208,8 +192,6 @@ class ProduceShape:
         self.middle = middle
         self.is_flexible = version >= FLEXIBLE_FROM
         self.has_ids = version >= TOPIC_IDS_FROM
-        self.tail = bytes(2 if self.is_flexible else 0)
-        """What ends a request: the tags of its last topic, and its own."""
         self._answer_begins = struct.Struct(">iix" if self.is_flexible else ">ii")
         # Neither errors of records nor a message, and no tags.
         self._partition_ends = b"" if version < 8 else b"\0\0\0\0\xff\xff" if version < FLEXIBLE_FROM else b"\1\0\0"
@@ -244,35 +226,33 @@ class ProduceShape:
             self._leads[content] = expected
         self.lead = lead
         self.beginning, self.form, self._answer = expected
+        self.form_bytes, self._answer_bytes = self.form.size, self._answer.size - LENGTH_BYTES
 
-    def answers(self, run: ProduceRun) -> bytearray:
-        """Encode the answers to the requests of a run."""
-        begin, ends = self._answer_begins.pack, self._partition_ends
-        pack_one, pack_last = self._partition.pack, self._last_partition.pack
-        pack_answer, answer_bytes = self._answer.pack, self._answer.size - LENGTH_BYTES
-        usual = b"" if self.lead is None else self.lead.content
-        out = bytearray()
-        start, is_first = 0, True
-        for batch in run.batches:
-            partition = batch.partition
-            if is_first:
-                if batch.ends_request and batch.lead is usual and batch.last_offset < partition.safe_offset:
-                    number, offset = batch.correlation_id, batch.base_offset
-                    index, log_start = partition.index, partition.log_start_offset
-                    out += pack_answer(answer_bytes, number, usual, index, 0, offset, NO_TIMESTAMP, log_start, ends)
+    def answers(self, batches: list[RunBatch], parts: list[PartitionRun]) -> bytes:
+        """Encode the answers to the requests that have these batches; `parts` are those of each batch."""
+        usual, ends = b"" if self.lead is None else self.lead.content, self._partition_ends
+        answer, alone = self._answer, self._answer_bytes
+        out: list[bytes] = []
+        begins_at = size = 0
+        for slot, batch in enumerate(batches):
+            part, number, is_last = parts[slot], batch.correlation_id, batch.ends_request
+            index, error, offset, log_start = part.index, 0, batch.base_offset, part.log_start_offset
+            if batch.last_offset >= part.safe_offset:
+                error, offset, log_start = part.error, -1, -1
+            if not size:
+                if is_last and batch.lead is usual:
+                    out.append(answer.pack(alone, number, usual, index, error, offset, NO_TIMESTAMP, log_start, ends))
                     continue
-                start = len(out)
-                out += begin(0, batch.correlation_id)
-            out += batch.lead
-            is_first = batch.ends_request
-            pack = pack_last if is_first else pack_one
-            if batch.last_offset < partition.safe_offset:
-                out += pack(partition.index, 0, batch.base_offset, NO_TIMESTAMP, partition.log_start_offset, ends)
-            else:
-                out += pack(partition.index, partition.error, -1, NO_TIMESTAMP, -1, ends)
-            if is_first:
-                _INT32.pack_into(out, start, len(out) - start - LENGTH_BYTES)
-        return out
+                begins_at, size = len(out), self._answer_begins.size - LENGTH_BYTES
+                out.append(b"")
+            form = self._last_partition if is_last else self._partition
+            out.append(batch.lead)
+            out.append(form.pack(index, error, offset, NO_TIMESTAMP, log_start, ends))
+            size += len(batch.lead) + form.size
+            if is_last:
+                out[begins_at] = self._answer_begins.pack(size, number)
+                size = 0
+        return b"".join(out)
 
 
 def shape_of(frame: memoryview) -> ProduceShape | None:

@@ -8,7 +8,6 @@ of Produce reads that request anew.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -19,7 +18,6 @@ from highwater.kafka.protocol.produce_run import (
     Begins,
     Lead,
     PartitionRun,
-    ProduceRun,
     ProduceShape,
     RunBatch,
     shape_of,
@@ -55,6 +53,7 @@ _LONGEST_VARINT: Final = 4
 _LEAST_BYTES: Final = 8 + HEADER_SIZE
 """A partition with a batch takes more; a number of topics and the length of a name take less."""
 _NOT_OF_A_RUN: Final = -1
+_NO_BYTES: Final = memoryview(b"")
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -62,24 +61,25 @@ _INT32_TWICE: Final = struct.Struct(">ii")
 # Of fixed length, so that machine code keeps it unpacked.
 _HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
-Begin = Callable[[int, str | UUID, int, int], PartitionRun | None]
-"""Begins the part of a run with these acks for a topic, an index and a producer; None if the partition is to get each
-batch alone."""
-
 
 class RunReader:
-    """Reads the run at the front of what a client has sent."""
+    """Reads the run at the front of what a client has sent, and has it then."""
 
     __slots__ = (
         "_allowance",
-        "_begin",
         "_buffer",
-        "_end",
+        "_lead",
         "_most_frame_bytes",
-        "_now_ms",
+        "_partitions",
+        "_received_end",
         "_topics",
-        "run",
+        "batches",
+        "end",
+        "now_ms",
+        "parts",
+        "request_count",
         "shape",
+        "topic_count",
     )
 
     def __init__(
@@ -88,50 +88,65 @@ class RunReader:
         start: int,
         end: int,
         shape: ProduceShape | None,
-        begin: Begin,
-        *,
         most_frame_bytes: int,
         now_ms: int,
     ) -> None:
         self._buffer = buffer
-        self._end = end
+        self._received_end = end
         self.shape = shape
         """The last request that may be in a run has it."""
-        self._begin = begin
         self._most_frame_bytes = most_frame_bytes
-        self._now_ms = now_ms
+        self.now_ms = now_ms
+        self._lead: Lead | None = None
+        self._partitions: dict[int, PartitionRun] = {}
+        """What was begun of the topic with this lead, by index."""
         self._topics: dict[bytes, dict[int, PartitionRun]] = {}
-        """The key is the name or id as it stands in the request, then the index."""
+        """The key is the name or id as it stands in the request."""
         self._allowance: HeaderBudget | None = None
         """The request that is being read has it, once it needs one."""
-        self.run = ProduceRun(start)
+        self.batches: list[RunBatch] = []
+        self.parts: list[PartitionRun] = []
+        """Each batch's part. A batch does not name it: such a cycle would stay until the garbage collector comes."""
+        self.request_count = 0
+        self.topic_count = 0
+        """A topic counts in each request."""
+        self.end = start
+        """Where the first request is that does not belong to the run."""
 
-    def read(self) -> ProduceRun | None:
-        """None if the first request does not belong to a run.
+    def let_go(self) -> None:
+        """Let the buffer be used again: nobody needs the records any more."""
+        self._buffer = _NO_BYTES
+        for batch in self.batches:
+            batch.records = _NO_BYTES
+
+    def begin(self, acks: int, topic: str | UUID, index: int, producer_id: int) -> PartitionRun | None:
+        """Begin the part of the run for a partition and a producer; None if it is to get each batch alone."""
+        raise NotImplementedError
+
+    def read(self) -> None:
+        """Read it; there is none if the first request does not belong to a run.
 
         The max timestamp of a header that is not credible is corrected in the buffer, as before every append.
         """
-        run, shape = self.run, self.shape
+        buffer, shape = self._buffer, self.shape
         if shape is not None:
             self._read_requests(shape)
-        if not run.request_count and (shape is None or not shape.fits(self._buffer, run.end, self._end)):
-            shape = self.shape = shape_of(self._buffer[run.end + LENGTH_BYTES : self._end])
+        if not self.request_count and (shape is None or not shape.fits(buffer, self.end, self._received_end)):
+            shape = self.shape = shape_of(buffer[self.end + LENGTH_BYTES : self._received_end])
             if shape is not None:
                 self._read_requests(shape)
-        return run if run.request_count else None
 
     def _read_requests(self, shape: ProduceShape) -> None:
-        run, buffer, buffer_end = self.run, self._buffer, self._end
-        most_frame_bytes, batches = self._most_frame_bytes, self.run.batches
+        buffer, received_end, batches = self._buffer, self._received_end, self.batches
+        most_frame_bytes, middle_size = self._most_frame_bytes, len(shape.middle)
         begins: Begins
-        middle_size = len(shape.middle)
-        while run.end + shape.form.size <= buffer_end:
-            begins = shape.form.unpack_from(buffer, run.end)
+        while self.end + shape.form_bytes <= received_end:
+            begins = shape.form.unpack_from(buffer, self.end)
             length, kind, correlation_id, beginning = begins
-            end = run.end + LENGTH_BYTES + length
-            if end > buffer_end or length > most_frame_bytes or kind != shape.kind:
+            end = self.end + LENGTH_BYTES + length
+            if end > received_end or length > most_frame_bytes or kind != shape.kind:
                 break
-            lead, topics_at = shape.lead, run.end + MIDDLE_AT + middle_size
+            lead, topics_at = shape.lead, self.end + MIDDLE_AT + middle_size
             if lead is None or beginning != shape.beginning:
                 is_alike = beginning[:middle_size] == shape.middle
                 lead = self._read_lead(shape, topics_at, 0, end) if is_alike else None
@@ -139,15 +154,14 @@ class RunReader:
                     break
                 shape.begin_with(lead)
             count = len(batches)
-            if self._read_topics(shape, correlation_id, lead, topics_at, end) != end:
+            if not self._read_topics(shape, correlation_id, lead, topics_at, end):
                 while len(batches) > count:
-                    last = batches.pop()
-                    last.partition.drop(last)
+                    self.parts.pop().drop(batches.pop())
                 break
             batches[-1].ends_request = True
-            run.request_count += 1
-            run.topic_count += lead.topic_count
-            run.end = end
+            self.request_count += 1
+            self.topic_count += lead.topic_count
+            self.end = end
 
     def _read_lead(self, shape: ProduceShape, at: int, topic_count: int, end: int) -> Lead | None:
         """Read what stands before the first partition of a topic. `topic_count` is 0 before the first topic."""
@@ -179,39 +193,33 @@ class RunReader:
             return None
         return Lead(bytes(buffer[start:at]), topic_count, key, topic, partition_count)
 
-    def _read_topics(self, shape: ProduceShape, correlation_id: int, lead: Lead, at: int, end: int) -> int:
-        """Read the batches of a request, and its end; returns where that is, or _NOT_OF_A_RUN."""
+    def _read_topics(self, shape: ProduceShape, correlation_id: int, lead: Lead, at: int, end: int) -> bool:
+        """Read the batches of a request, and its end. False if the request does not belong to the run."""
         self._allowance = None
         while True:
-            if lead.partition_count > MOST_BATCHES - len(self.run.batches):
-                return _NOT_OF_A_RUN
-            partitions = self._topics.get(lead.key)
-            if partitions is None:
-                partitions = self._topics[lead.key] = {}
+            if lead.partition_count > MOST_BATCHES - len(self.batches):
+                return False
+            if lead is not self._lead:
+                self._lead, self._partitions = lead, self._topics.setdefault(lead.key, {})
             content, at = lead.content, at + len(lead.content)
             for _ in range(lead.partition_count):
-                at = self._read_batch(shape, correlation_id, lead.topic, partitions, content, at, end)
+                at = self._read_batch(shape, correlation_id, lead.topic, content, at, end)
                 if at < 0:
-                    return _NOT_OF_A_RUN
+                    return False
                 content = b""
             if lead.topic_count == 1:
                 break
             following = self._read_lead(shape, at, lead.topic_count - 1, end)
             if following is None:
-                return _NOT_OF_A_RUN
+                return False
             lead = following
-        tail = shape.tail
-        return at + len(tail) if not tail or self._buffer[at : at + len(tail)] == tail else _NOT_OF_A_RUN
+        if not shape.is_flexible:
+            return at == end
+        # Neither the last topic nor the request has tags.
+        return at + 2 == end and not self._buffer[at] and not self._buffer[at + 1]
 
     def _read_batch(
-        self,
-        shape: ProduceShape,
-        correlation_id: int,
-        topic: str | UUID,
-        partitions: dict[int, PartitionRun],
-        lead: bytes,
-        at: int,
-        end: int,
+        self, shape: ProduceShape, correlation_id: int, topic: str | UUID, lead: bytes, at: int, end: int
     ) -> int:
         """Read the batch for one partition; returns where the next one may be, or _NOT_OF_A_RUN."""
         if at + _LEAST_BYTES > end:
@@ -252,16 +260,16 @@ class RunReader:
             or delta != count - 1
         ):
             return _NOT_OF_A_RUN
-        partition = partitions.get(index)
-        if partition is None:
-            partition = self._begin(shape.acks, topic, index, producer_id)
-            if partition is None:
+        part = self._partitions.get(index)
+        if part is None:
+            part = self.begin(shape.acks, topic, index, producer_id)
+            if part is None:
                 return _NOT_OF_A_RUN
-            partitions[index] = partition
-        if size > partition.most_batch_bytes or producer_id != partition.producer_id:
+            self._partitions[index] = part
+        if size > part.most_batch_bytes or producer_id != part.producer_id:
             return _NOT_OF_A_RUN
         if producer_id != NO_PRODUCER_ID and (
-            producer_epoch != partition.producer_epoch or sequence != partition.next_sequence or delta > MOST_DELTA
+            producer_epoch != part.producer_epoch or sequence != part.next_sequence or delta > MOST_DELTA
         ):
             return _NOT_OF_A_RUN
         records = buffer[at:batch_end]
@@ -271,15 +279,17 @@ class RunReader:
             if batch_end >= end or buffer[batch_end]:
                 return _NOT_OF_A_RUN  # it has tags
             batch_end += 1
-        if not base_ms <= max_ms or not -CREDIBLE_MS <= max_ms - self._now_ms <= CREDIBLE_MS:
+        if not base_ms <= max_ms or not -CREDIBLE_MS <= max_ms - self.now_ms <= CREDIBLE_MS:
             if attributes & CODEC_MASK:
                 return _NOT_OF_A_RUN  # Whoever opens it gives way to others meanwhile.
             allowance = self._allowance = self._allowance or HeaderBudget()
             max_ms = with_true_max_timestamp(records, BatchHeader._make(fields), allowance).max_timestamp_ms
-        batch = RunBatch(partition, correlation_id, lead, records, partition.next_offset + delta, max_ms)
-        if not partition.add(batch):
+        base_offset = part.next_offset
+        batch = RunBatch(correlation_id, lead, records, size, base_offset, base_offset + delta, max_ms)
+        if not part.add(batch):
             return _NOT_OF_A_RUN
-        self.run.batches.append(batch)
+        self.batches.append(batch)
+        self.parts.append(part)
         return batch_end
 
 

@@ -286,10 +286,9 @@ def _are_credible(base_timestamp_ms: int, max_timestamp_ms: int, now_ms: int) ->
     return base_timestamp_ms <= max_timestamp_ms and -CREDIBLE_MS <= max_timestamp_ms - now_ms <= CREDIBLE_MS
 
 
-def assign(buffer: WritableBuffer, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Write the base offset and the leader epoch into the batch at `position`."""
-    (length,) = _LENGTH.unpack_from(buffer, position + _LENGTH_OFFSET)
-    _ASSIGNED.pack_into(buffer, position, base_offset, length, leader_epoch)
+def assign(batch: WritableBuffer, size_bytes: int, base_offset: int, leader_epoch: int) -> None:
+    """Write the base offset and the leader epoch into a batch that begins the buffer."""
+    _ASSIGNED.pack_into(batch, 0, base_offset, size_bytes - LENGTH_OVERHEAD, leader_epoch)
 
 
 def set_log_append_time(buffer: WritableBuffer, position: int, header: BatchHeader, timestamp_ms: int) -> None:

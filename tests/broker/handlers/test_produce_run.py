@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,7 +21,7 @@ from highwater.broker.handlers.shared.reply import CloseConnection, PendingRespo
 from highwater.broker.log.producer_state import ProducerState
 from highwater.kafka.protocol.frame import Part
 from highwater.kafka.protocol.primitives import MalformedRequestError
-from highwater.kafka.protocol.produce_run import PartitionRun, shape_of
+from highwater.kafka.protocol.produce_run import PartitionRun, RunBatch, shape_of
 from highwater.kafka.protocol.produce_run_reader import MOST_BATCHES, RunReader
 from highwater.kafka.records.batch import Codec, update_crc
 from highwater.kafka.records.record import Record, encode_batch
@@ -557,6 +558,19 @@ def _ends_of_logs(broker: Broker) -> list[int]:
     return [partition.log.log_end_offset for partition in broker.node.partitions.all()]
 
 
+def test_a_run_leaves_nothing_to_the_garbage_collector() -> None:
+    broker, sent = _two_partitions()
+    gc.collect()
+    gc.disable()
+    try:
+        broker.sender.receive(sent)
+        left = [thing for thing in gc.get_objects() if isinstance(thing, RunBatch | PartitionRun | RunReader)]
+    finally:
+        gc.enable()
+    assert broker.sender.runs == [6]
+    assert left == []
+
+
 def test_a_write_that_fails_fails_for_each_batch_of_its_partition() -> None:
     broker, sent = _two_partitions()
     broker.files.fail_at = {broker.files.changes_made: errno.ENOSPC}
@@ -639,27 +653,18 @@ def test_requests_under_a_quota_are_handled_alone(quota: str) -> None:
 def test_whatever_comes_reading_a_run_ends(data: st.DataObject, noise: bytes) -> None:
     """Bytes of strangers: an answer, or none, and never an exception or a read past the end."""
     version = data.draw(st.sampled_from((7, 9, 13)))
-    good = b"".join(request(batch_at(NOW_MS), number, topic=topic_of(version), version=version) for number in range(4))
+    broker = Broker(takes_runs=True)
+    topic = broker.create_topic("t").topic_id if version >= 13 else broker.create_topic("t").name
+    good = b"".join(request(batch_at(NOW_MS), number, topic=topic, version=version) for number in range(4))
+    broker.sender.receive(request(batch_at(NOW_MS), topic=topic, version=version))
     sent = bytearray(good)
     for _ in range(data.draw(st.integers(0, 4))):
         at = data.draw(st.integers(0, len(sent) - 1))
         sent[at : at + data.draw(st.integers(0, 5))] = noise[: data.draw(st.integers(0, 20))]
     start = data.draw(st.integers(0, len(sent)))
     end = data.draw(st.integers(start, len(sent)))
-    buffer = memoryview(sent)
-    shape = shape_of(memoryview(bytearray(good))[4:])
-    assert shape is not None
-    shape_of(buffer[start:end])
-    begun: list[PartitionRun] = []
-
-    def begin(acks: int, topic: str | UUID, index: int, producer_id: int) -> PartitionRun:
-        begun.append(PartitionRun(index, 100, 0, 1000, (1000, 3, 199, NOW_MS)))
-        return begun[-1]
-
-    run = RunReader(buffer, start, end, shape, begin, most_frame_bytes=10_000, now_ms=NOW_MS).read()
-    if run is not None:
-        assert start < run.end <= end
-        assert len(run.batches) == sum(len(part.batches) for part in begun)
-    for part in begun:
-        assert part.size_bytes == sum(len(batch.records) for batch in part.batches)
-        assert part.next_offset == (part.batches[-1].last_offset + 1 if part.batches else 100)
+    shape_of(memoryview(sent)[start:end])
+    taken = broker.dispatcher.take_run(memoryview(sent), start, end, 10_000, broker.sender.client, 0)
+    if taken is not None:
+        assert start < taken[0] <= end
+        assert _ends_of_logs(broker) == [1 + _frames_in(memoryview(sent)[start : taken[0]])]

@@ -19,7 +19,9 @@ from highwater.broker.replica.partition import Partition
 from highwater.broker.security.authorizer import Authorizer, Permissions
 from highwater.broker.settings import acl_tree
 from highwater.kafka.acl import Permission
-from highwater.kafka.protocol.produce_run import PartitionRun, ProduceRun, ProduceShape
+from highwater.kafka.protocol.frame import Part
+from highwater.kafka.protocol.produce_run import PartitionRun, ProduceShape, RunBatch
+from highwater.kafka.protocol.produce_run_reader import RunReader
 from tests.broker.simulation.cluster import Cluster
 from tests.broker.simulation.history import History, Verdict
 from tests.broker.simulation.story import before_leader_epochs
@@ -89,17 +91,20 @@ def _what_was_sent_again_is_not_known() -> Iterator[None]:
 def _answers_of_a_run_are_mixed_up() -> Iterator[None]:
     answers = ProduceShape.answers
 
-    def mixed_up(self: ProduceShape, run: ProduceRun) -> bytearray:
-        first, last = run.batches[0], run.batches[-1]
+    def mixed_up(self: ProduceShape, batches: list[RunBatch], parts: list[PartitionRun]) -> bytes:
+        first, last = batches[0], batches[-1]
         first.base_offset, last.base_offset = last.base_offset, first.base_offset
-        return answers(self, run)
+        return answers(self, batches, parts)
 
     with patch.object(ProduceShape, "answers", mixed_up):
         yield
 
 
 def _a_run_is_answered_before_it_is_safe() -> AbstractContextManager[object]:
-    return patch.object(ProduceRuns, "_answers_when_safe", lambda self, shape, run, *_: [shape.answers(run)])
+    def answers(self: ProduceRuns, shape: ProduceShape, run: RunReader, *_: Any) -> list[Part]:
+        return [shape.answers(run.batches, run.parts)]
+
+    return patch.object(ProduceRuns, "_answers_when_safe", answers)
 
 
 @contextmanager

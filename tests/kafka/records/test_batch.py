@@ -141,11 +141,11 @@ def test_any_flipped_bit_is_noticed(data: st.DataObject) -> None:
 
 
 def test_stamping_keeps_the_crc() -> None:
-    batch = bytearray(b"before") + produced()
-    assign(batch, 6, 2**40, 12)
-    header = read_header(batch, 6)
-    assert (header.base_offset, header.leader_epoch) == (2**40, 12)
-    assert crc_is_valid(batch, 6, header)
+    batch = produced()
+    before = read_header(batch)
+    assign(batch, len(batch), 2**40, 12)
+    assert read_header(batch) == before._replace(base_offset=2**40, leader_epoch=12)
+    assert crc_is_valid(batch, 0, before)
 
 
 def test_log_append_time_is_under_the_crc() -> None:
