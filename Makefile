@@ -148,10 +148,6 @@ bench-micro: setup-dev ## Time steps of the broker's hot path and compare with t
 	@$(BIN)/python -m tools.micro $(ARGS) -o results/micro.json
 	@$(BIN)/python -m pyperf compare_to --table tools/micro/baseline.json results/micro.json
 
-.PHONY: gate-proof
-gate-proof: setup-dev ## How often the gate notices a slower broker, and calls one that is not (8 hours on a quiet host; goes on where it was stopped)
-	@$(BIN)/python -m tools.gate_proof $(ARGS)
-
 .PHONY: clean
 clean: ## Remove .venv and what tools left behind
 	rm -rf .venv build ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
