@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.pipeline.tables.lake_tables import Delta, Iceberg
+
+# A sink that waits holds a thread of the Delta library, which has one alone where it may use one processor.
+os.environ.setdefault("TOKIO_WORKER_THREADS", "2")
 
 
 @pytest.fixture(params=[Delta, Iceberg])
