@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,9 +37,24 @@ HOSTILE = "billing\n  evil: {peak: 1GB/s}"
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
-    opened = open_history("sqlite", tmp_path / "data")
-    yield opened
-    opened.close()
+    with closing(open_history("sqlite", tmp_path / "data")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A history of 30 hours, which takes a second to write."""
+    folder = tmp_path_factory.mktemp("history")
+    with closing(open_history("sqlite", folder)) as opened:
+        watch(opened)
+    return folder
+
+
+@pytest.fixture
+def watched(history: Path, tmp_path: Path) -> Iterator[Database]:
+    shutil.copytree(history, tmp_path / "data")
+    with closing(open_history("sqlite", tmp_path / "data")) as opened:
+        yield opened
 
 
 def tick(at_ms: int, produced: int, *, deleted: int = 0, metrics: bool = True) -> Tick:
@@ -92,8 +109,7 @@ def filled_in(text: str) -> Load:
     return load_of(parse_document(text, "load.yaml"))
 
 
-def test_a_load_file_of_what_the_cluster_carried(database: Database, tmp_path: Path) -> None:
-    watch(database)
+def test_a_load_file_of_what_the_cluster_carried(watched: Database, tmp_path: Path) -> None:
     made = tmp_path / "load.yaml"
     done = run(made, "--data", tmp_path / "data")
     assert done.exit_code == 0, done.output
@@ -122,15 +138,13 @@ def test_a_load_file_of_what_the_cluster_carried(database: Database, tmp_path: P
     assert made.read_text("utf-8") == text
 
 
-def test_a_name_that_ends_a_line_stays_in_its_comment(database: Database) -> None:
-    watch(database)
-    text = load_text(draw(HistoryReader(database), "history", 14))
+def test_a_name_that_ends_a_line_stays_in_its_comment(watched: Database) -> None:
+    text = load_text(draw(HistoryReader(watched), "history", 14))
     assert "# billing\\n  evil" in text
     assert set(yaml.safe_load(text)["topics"]) == {"orders"}
 
 
-def test_settings_of_the_cluster_go_before_what_the_history_guesses(database: Database) -> None:
-    watch(database)
+def test_settings_of_the_cluster_go_before_what_the_history_guesses(watched: Database) -> None:
     settings = {
         "min.insync.replicas": "2",
         "retention.ms": "172800000",
@@ -145,7 +159,7 @@ def test_settings_of_the_cluster_go_before_what_the_history_guesses(database: Da
         (Partition("orders", 0, 1, 0, (1, 2, 3, 4), (1, 2, 3, 4)),),
         {name: ConfigValue(value, "DEFAULT_CONFIG") for name, value in settings.items()},
     )
-    drawn = draw(HistoryReader(database), "history", 14)
+    drawn = draw(HistoryReader(watched), "history", 14)
     made = filled_in(load_text(drawn, {"orders": topic})).topics["orders"]
     assert (made.min_insync_replicas, made.replication, made.segment_bytes) == (2, 4, 100 << 20)
     assert (made.retention.time_s, made.retention.bytes_per_partition) == (2 * 86_400, None)
@@ -173,8 +187,7 @@ def test_a_history_that_is_too_short(database: Database) -> None:
         draw(HistoryReader(database), "history", 14)
 
 
-def test_a_cluster_that_does_not_answer(database: Database, tmp_path: Path) -> None:
-    watch(database)
+def test_a_cluster_that_does_not_answer(watched: Database, tmp_path: Path) -> None:
     done = run(tmp_path / "load.yaml", "--data", tmp_path / "data", "-b", "127.0.0.1:1")
     assert done.exit_code == 2
     assert done.stderr.startswith("error: 127.0.0.1:1: ")
