@@ -7,7 +7,8 @@ Behaviour:
 * From v3 on: the features that this broker supports, those that are finalised, and their epoch (KIP-584).
 
 Versions:
-* v3 brings the client's software name and version, which must have a valid form (KIP-511).
+* v3 brings the client's software name and version, which must have a valid form (KIP-511), and at most 256 characters:
+  the broker keeps them with the connection, and writes them beside what the client measures.
 * v4 allows features whose least level is 0 (KIP-1022). Older clients cannot read one (KAFKA-17011).
 * v5 brings the cluster and the broker that the client looks for (KIP-1242), both or none: INVALID_REQUEST for only one,
   REBOOTSTRAP_REQUIRED where they are others, as an address may be another broker's by now.
@@ -34,7 +35,7 @@ from highwater.kafka.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, TELE
 _logger = logging.getLogger(__name__)
 
 _ANY_NODE: Final = -1
-_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]{0,254}[a-zA-Z0-9])?")
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

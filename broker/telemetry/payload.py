@@ -92,7 +92,7 @@ def _check(data: bytes, most_fields: int) -> None:
                     above.append((end, message))
                     end, message = stop, inner
                     continue
-                fields += _check_bytes(inner, data[position:stop])
+                fields += _check_bytes(inner, data[position:stop], most_fields - fields)
             position = stop
         elif wire == _VARINT:
             _, position = _varint(data, position, end)
@@ -116,8 +116,8 @@ def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
     raise CorruptBatch("a number has no end")
 
 
-def _check_bytes(holds: int, data: bytes) -> int:
-    """Return how many fields these are beside the one; a parser makes a number of each."""
+def _check_bytes(holds: int, data: bytes, most: int) -> int:
+    """Return how many fields these are beside the one, at most `most`; a parser makes a number of each."""
     if holds == _TEXT:
         try:
             data.decode()
@@ -132,6 +132,8 @@ def _check_bytes(holds: int, data: bytes) -> int:
     while position < len(data):
         _, position = _varint(data, position, len(data))
         many += 1
+        if many > most:
+            raise TooLargeError("there are too many numbers")
         if not many % _GIVES_WAY_EACH:
             give_way()
     return many

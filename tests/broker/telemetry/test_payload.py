@@ -20,6 +20,15 @@ CODECS = list(Codec)
 REAL_CODECS = [codec for codec in Codec if codec is not Codec.NONE]
 
 
+def nested(numbers: tuple[int, ...], payload: bytes) -> bytes:
+    """A field of a field of ..., the outermost first."""
+    for number in reversed(numbers):
+        size = bytearray()
+        write_unsigned(size, len(payload))
+        payload = bytes([number << 3 | 2]) + size + payload
+    return payload
+
+
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 def test_a_payload_is_read_as_it_was_before_compression(codec: Codec) -> None:
     payload = pushed(group_id="g")
@@ -106,7 +115,14 @@ def test_what_is_changed_in_a_payload_is_judged_as_the_library_judges_it(data: s
 
 
 @pytest.mark.parametrize("codec", REAL_CODECS, ids=lambda codec: codec.name)
-@pytest.mark.parametrize("body", [b"\x0a\x00" * 300_000, b"\x10\x00" * 300_000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x0a\x00" * 300_000,
+        b"\x10\x00" * 300_000,
+        pytest.param(nested((1, 2, 2, 10, 1, 8, 2), bytes(300_000)), id="counts of buckets"),
+    ],
+)
 def test_fields_have_to_be_paid_for(codec: Codec, body: bytes) -> None:
     """The parser of Protobuf takes a second, and 400 MB, for some hundred bytes of these."""
     assert read_payload(codec, compress(codec, body), MAX_BYTES) is ErrorCode.telemetry_too_large
@@ -114,11 +130,7 @@ def test_fields_have_to_be_paid_for(codec: Codec, body: bytes) -> None:
 
 @pytest.mark.parametrize(("levels", "is_taken"), [(10, True), (200, False)])
 def test_messages_are_nested_so_deep_at_most(levels: int, is_taken: bool) -> None:
-    payload = b""
-    for number in (*(1, 5) * levels, 2, 1, 1, 1):
-        size = bytearray()
-        write_unsigned(size, len(payload))
-        payload = bytes([number << 3 | 2]) + size + payload
+    payload = nested((1, 1, 1, 2, *(5, 1) * levels), b"")
     assert (read_payload(Codec.NONE, payload, MAX_BYTES) == payload) is is_taken
     assert is_taken_by_the_library(payload) is is_taken
 

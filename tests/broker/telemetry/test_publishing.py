@@ -138,7 +138,7 @@ def test_without_a_leader_the_newest_are_kept_and_it_is_said(
     publishing = publishing_to(node, cluster)
     caplog.set_level(logging.WARNING)
     for number in range(40):
-        publishing.add(CLIENT, bytes([number]) * (1 << 20), {})
+        publishing.add(CLIENT, bytes([number]) * ((1 << 20) - 1024), {})
         node.scheduler.run(1000)
         node.clock.advance_ms(2000)
     assert len(caplog.messages) == 2, "after a while, and once a minute"
@@ -149,6 +149,19 @@ def test_without_a_leader_the_newest_are_kept_and_it_is_said(
     numbers = [(value or b"?")[0] for value in cluster.peer.values]
     assert numbers == [0, *range(24, 40)], "the one that was on its way, and 16 MiB"
     assert (publishing.written, publishing.lost) == (17, 23)
+
+
+def test_what_a_client_calls_itself_takes_memory_too(node: NodeHarness) -> None:
+    cluster = Cluster(NOBODY)
+    publishing = publishing_to(node, cluster)
+    for _ in range(2000):
+        publishing.add(CLIENT._replace(client_id="c" * 32_000), b"\n\0", {})
+    assert 15 << 20 < (2000 - publishing.lost) * 32_000 < 16 << 20
+    cluster.leader = OTHER
+    while publishing.written + publishing.lost < 2000:
+        node.scheduler.run(1000)
+    assert all(len(request.topic_data[0].partition_data[0].records) < 600_000 for request in cluster.peer.requests)
+    assert len(cluster.peer.requests) > 20, "half a megabyte in each"
 
 
 def test_this_broker_writes_itself_what_it_leads(node: NodeHarness) -> None:
