@@ -33,6 +33,8 @@ except ImportError:
 
 _PROGRESS: Final = "highwater.progress."
 _SNAPSHOT: Final = "snapshot"
+_NUMBER: Final = "sequence"
+"""The sequence number of that snapshot: each commit to a table has the next one."""
 _CATALOG_NAME: Final = "name"
 _DEFAULT_CATALOG: Final = "default"
 
@@ -126,15 +128,19 @@ class _Table:
         try:
             stored = parse_json(text)
             progress, snapshot_id = progress_from_json(stored), int(stored[_SNAPSHOT])
+            number = int(stored.get(_NUMBER, 0))
         except (ValueError, KeyError, TypeError):
             raise ProgressError(f"{self._place.shown}: property {_PROGRESS}{self._name} is damaged") from None
         metadata = self._table.metadata
-        ancestors = {each.snapshot_id for each in ancestors_of(metadata.current_snapshot(), metadata)}
-        # One that expired is in neither.
-        if metadata.snapshot_by_id(snapshot_id) is not None and snapshot_id not in ancestors:
+        ancestors = {each.snapshot_id: each for each in ancestors_of(metadata.current_snapshot(), metadata)}
+        is_known = metadata.snapshot_by_id(snapshot_id) is not None
+        # One that expired is in neither. If an older one is an ancestor, it would be one too.
+        is_skipped = any((each.sequence_number or 0) < number for each in ancestors.values())
+        if snapshot_id not in ancestors and (is_known or is_skipped):
+            way_back = f"set snapshot {snapshot_id} current again, or " if is_known else ""
             raise ProgressError(
                 f"{self._place.shown} was rolled back to before batch {progress.batch_id} of sink {self._name}: "
-                f"set snapshot {snapshot_id} current again, or give the sink another name"
+                f"{way_back}give the sink another name"
             )
         return progress
 
@@ -145,7 +151,8 @@ class _Table:
             transaction.append(rows if self._table.spec().is_unpartitioned() else rows.read_all())
             snapshot = transaction.table_metadata.current_snapshot()
             assert snapshot is not None
-            stored = {_SNAPSHOT: snapshot.snapshot_id, **progress_to_json(progress)}
+            of_snapshot = {_SNAPSHOT: snapshot.snapshot_id, _NUMBER: snapshot.sequence_number or 0}
+            stored = {**of_snapshot, **progress_to_json(progress)}
             transaction.set_properties({_PROGRESS + self._name: json.dumps(stored)})
             reach(CrashPoint.SINK_BEFORE_COMMIT)
             transaction.commit_transaction()

@@ -122,6 +122,31 @@ def test_a_table_that_was_rolled_back(table: Delta | Iceberg) -> None:
     assert ids(table) == [0, 1]
 
 
+def test_an_iceberg_table_of_which_snapshots_have_expired(tmp_path: Path) -> None:
+    table = Iceberg(tmp_path)
+
+    def expire(slot: int) -> None:
+        kept = table.catalog.load_table("shop.orders")
+        kept.maintenance.expire_snapshots().by_id(kept.metadata.snapshots[slot].snapshot_id).commit()
+
+    append(table, 0)
+    append(table, 1)
+    for number in (2, 3):
+        table.write_as_another(rows(number))
+    for _ in range(3):
+        expire(0)
+        assert table.place.open("a").progress() == batch(1)
+    append(table, 2)
+    append(table, 3)
+    table.roll_back()
+    expire(-1)
+    with pytest.raises(ProgressError, match="rolled back to before batch 3 of sink a: give the sink another name"):
+        table.place.open("a").progress()
+    table.write_as_another(rows(4))
+    with pytest.raises(ProgressError, match="rolled back to before batch 3 of sink a: "):
+        table.place.open("a").progress()
+
+
 def test_a_delta_table_that_was_restored_to_a_time(tmp_path: Path) -> None:
     table = Delta(tmp_path)
 
