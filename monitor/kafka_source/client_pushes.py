@@ -36,6 +36,8 @@ KEPT: Final[Mapping[str, str]] = {
 _MOST_BATCH_BYTES: Final = 64 << 20
 _MOST_TEXT: Final = 249
 _MOST_INTERVAL_MS: Final = 3_600_000
+_LEAST, _MOST = 1e-6, 1e12
+"""Anybody may push any value, and pages add values up and draw them. The largest is thirty years in milliseconds."""
 
 
 def pushes_of(data: ReadableBuffer, start: int) -> Iterator[tuple[int, ClientPush | None]]:
@@ -111,7 +113,7 @@ def _values(metrics: Any) -> tuple[dict[str, float], int]:
                     point = points[0]
                     value = point.as_double if point.WhichOneof("value") == "as_double" else float(point.as_int)
                     # A client without a request says 0 or NaN.
-                    if math.isfinite(value) and (value > 0 or short.endswith("_per_s")):
+                    if _LEAST <= value <= _MOST or (value == 0 and short.endswith("_per_s")):
                         values[short] = value
     return values, many
 

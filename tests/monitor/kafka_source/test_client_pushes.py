@@ -76,6 +76,15 @@ def test_a_latency_without_a_request_is_not_known(value: float) -> None:
     assert push.values == {}
 
 
+@pytest.mark.parametrize("value", [-1.0, 5e-324, 1e300, 1.7e308])
+@pytest.mark.parametrize("name", ["producer.request.latency.avg", "producer.record.error.rate"])
+def test_what_nobody_measures_is_left_out(name: str, value: float) -> None:
+    """The page could not be drawn: two of the largest add up to infinity, and a third of the smallest is 0."""
+    ((_, push),) = read(record(pushed({f"{PREFIX}{name}": value})))
+    assert push is not None
+    assert push.values == {}
+
+
 def test_no_errors_is_a_value() -> None:
     ((_, push),) = read(record(pushed({f"{PREFIX}producer.record.error.rate": 0.0})))
     assert push is not None
