@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.common.quantities import SIZE
 from highwater.common.units import plural, significant, size_text
-from highwater.studies.advise.space import Setting, spell
+from highwater.studies.advise.space import Setting, amount_of, spell
 from highwater.studies.capacity.ceilings import Measured
 from highwater.studies.capacity.costs import SIZES, traffic
 from highwater.studies.capacity.draws import costs_of
@@ -47,19 +46,22 @@ def _answer(
     if rule is not None:
         return FirstAnswer(setting.key, rule.recommended_text, rule.reason, _source(rule))
     if setting.key == _BATCH and set(aims) <= set(_AIMS_OF_BATCHES) and reference is not None:
-        return _largest_batch(setting, reference)
+        sizes = [amount_of(value) for value in setting.values]
+        known = [size for size in sizes if size is not None]
+        # Beyond the sizes that were measured nothing is said.
+        if len(known) == len(sizes) and min(known) < SIZES[-1] and max(known) > SIZES[0]:
+            return _largest_batch(setting, known, reference)
     return FirstAnswer(setting.key, "", f"no rule says what is best for {', '.join(aims)}", "")
 
 
-def _largest_batch(setting: Setting, reference: Measured) -> FirstAnswer:
-    sizes = [SIZE.integer(value) if isinstance(value, str) else int(value) for value in setting.values if value]
-    # Beyond the sizes that were measured nothing is said.
+def _largest_batch(setting: Setting, sizes: Sequence[float], reference: Measured) -> FirstAnswer:
     small, large = (min(max(size, SIZES[0]), SIZES[-1]) for size in (min(sizes), max(sizes)))
     costs = costs_of(reference)
     each = [costs.cpu_cores(traffic(size, _BYTES_PER_S, 0, 0)) / _BYTES_PER_S * _GIB for size in (small, large)]
     why = (
         f"a GiB cost a broker {significant(each[0])} s of CPU time in batches of {size_text(small)}, and "
         f"{significant(each[1])} s in batches of {size_text(large)}"
+        f"{'; larger ones were not measured' if max(sizes) > SIZES[-1] else ''}"
     )
     assert reference.reference is not None
     source = f"reference host {', '.join(reference.runs)}, measured {reference.reference.origin.measured_on}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from highwater.cli import app
@@ -50,10 +51,28 @@ def test_the_batch_is_answered_from_costs_if_the_aim_is_cpu_or_throughput() -> N
     assert found.value == "1MiB"
     # Nothing below 4 KiB and above 64 KiB was measured.
     assert "in batches of 4 KiB" in found.why
-    assert "in batches of 64 KiB" in found.why
+    assert "in batches of 64 KiB; larger ones were not measured" in found.why
     assert "measured 20" in found.source
     for aims, known in ((["produce.p99"], reference), (["system.cpu_s_per_gib"], None)):
         assert first_answers([BATCH], aims, [], known)[0].value == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "value"),
+    [
+        ((0, 16384, 65536), "65536"),
+        (("16384", "65536"), "65536"),
+        (("16KiB", "lots"), ""),
+        # Both ends are alike as far as it was measured.
+        (("1KiB", "2KiB"), ""),
+        (("128KiB", "1MiB"), ""),
+    ],
+)
+def test_a_batch_is_the_largest_of_those_that_were_measured(values: tuple[str | int, ...], value: str) -> None:
+    setting = Setting(BATCH.key, values, ordered=True)
+    (found,) = first_answers([setting], ["system.cpu_s_per_gib"], [], reference_for_this_host())
+    assert found.value == value
+    assert "larger ones were not measured" not in found.why
 
 
 def test_what_the_tuner_would_change_is_counted_and_a_good_host_says_nothing() -> None:
