@@ -34,7 +34,8 @@ the timestamps, and so forgets a producer of old records at the next check.
 `<offset>.snapshot` holds this state as of an offset: i16 version 1, u32 CRC-32C of the rest, i32 count, and for each
 producer i64 id, i16 epoch, i32 last sequence, i64 last offset, i32 offset delta, i64 timestamp, i32 coordinator epoch,
 i64 first offset of the open transaction or −1. A producer has an entry for each of its last batches, so that after a
-restart, too, what a client sends again is known. Apache Kafka writes the last one alone, and reads the last of several.
+restart, too, what a client sends again is known. Apache Kafka writes the last one alone, and reads the last of several
+that are not older than producer.id.expiration.ms: so no entry is younger than the last one.
 """
 
 from __future__ import annotations
@@ -338,8 +339,10 @@ class ProducerStates:
         entries = []
         for producer_id, state in self._states.items():
             *earlier, last = state.batches or (_NO_BATCH,)
-            for batch in (*earlier, last._replace(timestamp_ms=state.last_timestamp_ms)):
-                rest = state.coordinator_epoch, state.transaction_first_offset
+            latest_ms = state.last_timestamp_ms
+            rest = state.coordinator_epoch, state.transaction_first_offset
+            for sequence, offset, delta, timestamp_ms in (*earlier, last._replace(timestamp_ms=latest_ms)):
+                batch = sequence, offset, delta, min(timestamp_ms, latest_ms)
                 entries.append(_ENTRY.pack(producer_id, state.epoch, *batch, *rest))
         body = _COUNT.pack(len(entries)) + b"".join(entries)
         return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(body)) + body

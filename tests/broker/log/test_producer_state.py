@@ -201,6 +201,16 @@ def test_what_a_client_sends_again_is_known_after_a_restart() -> None:
         assert again.check(header(sequence)) == states.check(header(sequence)) is not None
 
 
+def test_kafka_forgets_no_later_batch_than_others_of_a_producer() -> None:
+    """It passes over each entry that is too old, and would take an earlier batch for the last one."""
+    states = ProducerStates()
+    for sequence, timestamp_ms in enumerate((3000, 1000, 2000)):
+        states.append(header(sequence), sequence, timestamp_ms)
+    batches = ProducerStates.decode(states.encode()).get(1)
+    assert batches is not None
+    assert [batch.timestamp_ms for batch in batches.batches] == [2000, 1000, 2000]
+
+
 def test_an_ended_producer_survives_the_snapshot() -> None:
     states = ProducerStates()
     states.end_transaction(header(-1, epoch=3), EndMarker(is_commit=False, coordinator_epoch=1))
