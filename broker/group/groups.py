@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID, uuid4
@@ -24,6 +24,7 @@ from highwater.broker.group.consumer.events import ConsumerSettings, HeartbeatAn
 from highwater.broker.group.consumer.group import ConsumerGroup
 from highwater.broker.group.consumer.membership import ConsumerMembership
 from highwater.broker.group.consumer.migration import MigrationPolicy
+from highwater.broker.group.consumer.parts import MOST_BYTES, size_of
 from highwater.broker.group.consumer.settings import consumer_settings
 from highwater.broker.group.counters import GroupCounters
 from highwater.broker.group.events import Answer, Effect, Now, Store, Work
@@ -220,9 +221,17 @@ class Groups:
             del self.by_id[group_id]
             tombstones += members.tombstones()
             self.apply(group, members.die(ErrorCode.coordinator_not_available))
-        if tombstones:
-            self.append(group_id, tombstones, then)
-        else:
+        batches = list(_in_batches(tombstones))
+        errors: list[ErrorCode] = []
+
+        def written(error: ErrorCode) -> None:
+            errors.append(error)
+            if len(errors) >= len(batches):
+                then(next(filter(None, errors), ErrorCode.none))
+
+        for batch in batches:
+            self.append(group_id, batch, written)
+        if not batches:
             then(ErrorCode.none)
 
     # Offsets that go without a request
@@ -393,6 +402,20 @@ def _following(
     steps: Generator[None, None, Sequence[Effect]], follow: Callable[[Sequence[Effect]], None]
 ) -> Generator[None, None, None]:
     follow((yield from steps))
+
+
+def _in_batches(tombstones: Iterable[KeyValue]) -> Iterator[list[KeyValue]]:
+    """Thousands of offsets are more than one batch holds; each may be removed alone."""
+    batch: list[KeyValue] = []
+    left_bytes = MOST_BYTES
+    for tombstone in tombstones:
+        batch.append(tombstone)
+        left_bytes -= size_of([tombstone])
+        if left_bytes < 0:
+            yield batch
+            batch, left_bytes = [], MOST_BYTES
+    if batch:
+        yield batch
 
 
 STORE_ERRORS: Final = APPEND_ERRORS | {ErrorCode.request_timed_out: ErrorCode.rebalance_in_progress}

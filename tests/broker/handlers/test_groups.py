@@ -322,6 +322,16 @@ class TestOffsets:
         assert node.fetch_offsets() == {T1: (1, "")}
         assert make().fetch_offsets() == {T1: (1, "")}
 
+    def test_a_group_with_more_offsets_than_a_batch_holds_is_deleted(self, make: Callable[..., GroupHarness]) -> None:
+        node, group = make(), "g" * 10_000
+        node.create_topic("many", 120)
+        node.find()
+        for index in range(120):
+            assert node.commit({("many", index): 1}, group=group) == {("many", index): ErrorCode.none}
+        (result,) = node.ask("delete_groups", 2, groups_names=[group]).results
+        assert result.error_code == ErrorCode.none
+        assert make().fetch_offsets(group=group) == {}
+
     def test_a_full_disk_is_told(self, node: GroupHarness, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*_: object, **__: object) -> None:
             raise OSError(28, "No space left on device")
