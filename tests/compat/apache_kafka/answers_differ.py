@@ -15,16 +15,17 @@ import difflib
 import re
 import sys
 import tempfile
-import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from tests.broker.running import running_broker
-from tests.compat.apache_kafka.answers.script import PROPERTIES, THEN, Connection
+from tests.compat.apache_kafka.answers.script import DEADLINE_S, PROPERTIES, THEN, Connection
 from tests.compat.apache_kafka.answers.story import tell
 from tests.compat.apache_kafka.server import running_kafka, running_zookeeper
+from tests.waiting import wait_until
 
 RECORDED: Final = Path(__file__).with_name("recorded")
 ANSWERS: Final = RECORDED / "answers.txt"
@@ -35,17 +36,35 @@ _MOST: Final = 160
 _VERSIONS: Final = re.compile(r" v(\d+)(?:-(\d+))?(?= )")
 _MEMBER: Final = re.compile(r"<m\d+>")
 _WORD: Final = re.compile(r"[()\[\]]|[^\s()\[\]]+")
-_CHANGES: Final = ("create_", "delete_", "alter_", "incremental_", "elect_")
-_SETTLE_S: Final = 0.05
-"""Kafka tells a change to all its parts after it has answered."""
+_BROKER: Final = 4
+_DYNAMIC, _DYNAMIC_DEFAULT = 2, 3
 
 
 class PatientConnection(Connection):
+    """A connection to Kafka, which tells its own broker of that broker's settings after it has answered."""
+
     def ask(self, api: str, version: int, /, **fields: Any) -> Any:
         answer = super().ask(api, version, **fields)
-        if api.startswith(_CHANGES):
-            time.sleep(_SETTLE_S)
+        if api == "incremental_alter_configs" and not any(each.error_code for each in answer.responses):
+            for resource in fields["resources"]:
+                if resource["resource_type"] == _BROKER:
+                    wait_until(partial(self._has, resource), f"Kafka's broker has {resource}", DEADLINE_S)
         return answer
+
+    def _has(self, resource: Mapping[str, Any]) -> bool:
+        """Whether the broker has these settings: it hears of them by a watch in ZooKeeper, in its own time."""
+        name = resource["resource_name"]
+        source = _DYNAMIC if name else _DYNAMIC_DEFAULT
+        wanted = {each["name"]: each["value"] for each in resource["configs"]}
+        asked = {"resource_type": _BROKER, "resource_name": name, "configuration_keys": list(wanted)}
+        (told,) = super().ask("describe_configs", 4, resources=[asked], include_synonyms=True).results
+        found = {
+            config.name: synonym.value or wanted[config.name]  # Kafka shows no value of a setting that it does not know
+            for config in told.configs
+            for synonym in config.synonyms
+            if synonym.source == source
+        }
+        return found == {key: value for key, value in wanted.items() if value is not None}
 
 
 def of_kafka(directory: Path) -> str:
