@@ -27,8 +27,6 @@ MAY_PASS: Final = (*DISK_IS_FULL, *OUT_OF_DESCRIPTORS)
 """Errors that damage nothing: the same work may succeed later."""
 TEMPORARY_SUFFIX: Final = ".tmp"
 """The suffix of a file that will replace another one: see `write_durably`."""
-_SMALL_BYTES: Final = 4096
-"""A file with less is read without a look at its size."""
 _LOOK_EVERY_BYTES: Final = 256 * 1024
 """`is_cached` looks at one byte in so many. A smaller hole in the page cache is not seen, and costs one wait."""
 _LOOK_FROM_BYTES: Final = 64 * 1024
@@ -260,8 +258,7 @@ class RealFiles:
         # A start reads several small files of each partition: `Path.read_bytes` makes nine system calls for each.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            data = os.pread(descriptor, _SMALL_BYTES, 0)
-            return data if len(data) < _SMALL_BYTES else self.pread(descriptor, os.fstat(descriptor).st_size, 0)
+            return self.pread(descriptor, os.fstat(descriptor).st_size, 0)
         except OSError as error:
             error.filename = str(path)
             raise
