@@ -119,7 +119,7 @@ class Connection:
                 self._traffic.received_bytes += len(data)
                 for arrived in self._exchange.received(data):
                     self._has_answered = True
-                    arrives = self._waiting.get(arrived.correlation_id)
+                    arrives = self._waiting.pop(arrived.correlation_id, None)
                     if arrives is None or arrives.done():
                         self._traffic.late_answers += 1
                     else:

@@ -169,6 +169,42 @@ def test_a_broker_that_owes_an_answer_is_asked_on_a_new_connection() -> None:
         assert broker.asked.count("api_versions") == 2
 
 
+def test_an_answer_that_is_being_read_costs_no_other_request_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("highwater.kafka.client.connection._LARGE_ANSWER_BYTES", 0)
+    reading, goes_on = threading.Event(), threading.Event()
+
+    def read_slowly(answer: Any) -> str:
+        reading.set()
+        assert goes_on.wait(60)
+        return str(answer.cluster_id)
+
+    async def asking(client: Client) -> None:
+        slow = cold_request("metadata", 4, 12, {"topics": []}, read_slowly)
+        asked = [asyncio.create_task(client.ask_any(slow))]
+        while not reading.is_set():
+            await asyncio.sleep(0.01)
+        asked.append(asyncio.create_task(client.ask_any(metadata())))
+        while broker.asked.count("metadata") < 2:
+            await asyncio.sleep(0.01)
+        asked.append(asyncio.create_task(client.ask_any(metadata())))
+        while client.traffic.requests < 4:  # ApiVersions is one
+            await asyncio.sleep(0.01)
+        goes_on.set()
+        assert await asyncio.gather(*asked) == ["fake"] * 3
+
+    def answer(api: str, request: Any) -> Any:
+        if broker.asked.count("metadata") == 2:
+            assert goes_on.wait(60)
+        return cluster_of([broker.port], {})
+
+    with fake_broker(answer) as broker:
+        try:
+            run(asking, broker.port)
+        finally:
+            goes_on.set()
+        assert broker.asked.count("api_versions") == 1
+
+
 def test_a_broker_that_is_silent_from_the_beginning() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
