@@ -14,7 +14,7 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: setup setup-dev
-setup: ## Install what a benchmark and a pipeline need into .venv, and compile the broker (COMPILED=0 leaves that out)
+setup: ## Install what a benchmark, a pipeline and the monitor need into .venv, and compile the broker (COMPILED=0 leaves that out)
 	@./setup.sh run
 setup-dev:
 	@./setup.sh dev

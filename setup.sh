@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes .venv beside this file with what Highwater needs. `make` calls it; it is quick when nothing has changed.
-#   ./setup.sh run    what a benchmark and a pipeline need
+#   ./setup.sh run    what a benchmark, a pipeline and the monitor need
 #   ./setup.sh dev    that, and what lint and tests need
 # Both let the broker run as machine code where there is a C compiler (docs/compiled.md). COMPILED=0 leaves that out, with
 # COMPILED=1 it has to be.

