@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from typing import Final, NamedTuple
 
@@ -35,7 +36,8 @@ def listening_at(address: ListenAddress, option: str) -> socket.socket:
         listening = socket.create_server(address, family=family)
     except OSError as error:
         reason = str(error.strerror or error).partition(" (while ")[0]  # the rest says the address a second time
-        raise UsageError(f"{option} {address}: cannot listen there: {reason}") from None
+        way_out = "; name another port, or 0 for a free one" if error.errno == errno.EADDRINUSE else ""
+        raise UsageError(f"{option} {address}: cannot listen there: {reason}{way_out}") from None
     # Connections inherit it. Without it the second piece of an answer waits 40 ms for the first one.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening

@@ -255,7 +255,7 @@ def add_user(
     data: Data = None,
 ) -> None:
     """Add a user who may log in. Select the monitor as in `serve`: with -b, -c or --data."""
-    with _reporting(), _users(bootstrap, config, data) as users:
+    with _reporting():
         from highwater.common.nearest import did_you_mean
         from highwater.monitor.users import Role
 
@@ -263,7 +263,9 @@ def add_user(
         if role not in roles:
             hint = did_you_mean(role, roles) or f"; use one of {', '.join(roles)}"
             raise UsageError(f"--role {role}: there is no such role{hint}")
-        users.add(name, _password(password_file), roles[role])
+        password = _password(password_file)
+        with _users(bootstrap, config, data, is_made=True) as users:
+            users.add(name, password, roles[role])
         typer.echo(f"{name} may log in as {role}")
 
 
@@ -288,11 +290,15 @@ def remove_user(name: Name, bootstrap: Bootstrap = None, config: ConfigFile = No
 
 
 @contextmanager
-def _users(bootstrap: str | None, config: Path | None, data: Path | None) -> Iterator[Users]:
-    from highwater.monitor.users import users_in
+def _users(bootstrap: str | None, config: Path | None, data: Path | None, *, is_made: bool = False) -> Iterator[Users]:
+    """is_made: if the folder has no users yet, a place for them is made."""
+    from highwater.monitor.users import FILE_OF_USERS, users_in
 
     found = _data_config(bootstrap, config, data)
-    users = users_in(found.folder(os.environ), found.web.issuer, has_local=found.web.has_local_users)
+    folder = found.folder(os.environ)
+    if not is_made and not (folder / FILE_OF_USERS).exists():
+        raise UsageError(f"{folder}: no monitor keeps users there; name the folder that `monitor serve` prints")
+    users = users_in(folder, found.web.issuer, has_local=found.web.has_local_users)
     try:
         yield users
     finally:

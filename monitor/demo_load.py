@@ -39,7 +39,7 @@ def main(bootstrap: str) -> None:
 
 
 def _make_topics(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     brokers = len(admin.list_topics(timeout=_WITHIN_S).brokers)
     topics = [NewTopic(name, count, min(3, brokers)) for name, count in _TOPICS.items()]
     for future in admin.create_topics(topics, operation_timeout=_WITHIN_S).values():

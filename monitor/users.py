@@ -22,6 +22,8 @@ from highwater.monitor.passwords import ScryptCost, hashed, is_cheaper, matches,
 IDLE_S: Final = 30 * 60
 ABSOLUTE_S: Final = 12 * 3600
 SET_UP_S: Final = 15 * 60
+FILE_OF_USERS: Final = "users.db"
+"""It is in the folder of a monitor's data."""
 _TOKEN_BYTES: Final = 32
 # A session that is used all the time is written once in so long: reading a page should not cost a write.
 _SEEN_EVERY_S: Final = 60
@@ -449,7 +451,7 @@ def users_in(folder: Path, issuer: str, *, has_local: bool) -> Users:
     """Open the users of a data folder, which is made if it is missing. Raises UsageError."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return Users(folder / "users.db", issuer=issuer, has_local=has_local)
+        return Users(folder / FILE_OF_USERS, issuer=issuer, has_local=has_local)
     except OSError as error:
         raise UsageError(f"{folder}: cannot keep users there: {error.strerror or error}") from None
 

@@ -210,7 +210,7 @@ def _reads_evenly(track: Track, lag: int) -> bool:
 
 
 def _rise(window: Track, pace: Pace) -> Slope | None:
-    """The trend of lag per second if lag rises for certain, and never was 0.
+    """The trend of lag per second if lag rises for certain, never was 0, and is more than arrives between two commits.
 
     Taken where the commit moved: between two commits lag rises in every group.
     """
@@ -220,6 +220,8 @@ def _rise(window: Track, pace: Pace) -> Slope | None:
     lags = list(compress(all_lags[1:], pace.moves))
     if not lags or lags[-1] <= lags[0]:
         return None
+    if lags[-1] * len(lags) <= window.end_offsets[-1] - window.end_offsets[0]:
+        return None  # When it was asked can make as much of a difference.
     trend = pace.pairs.slope(lags)
     return trend if trend is not None and trend.low > 0 else None
 

@@ -97,8 +97,11 @@ def bind_problem(host: str, is_tls: bool, is_behind_proxy: bool, has_users: bool
     if not (is_tls or is_behind_proxy):
         return (
             f"{host} can be reached from other hosts, and passwords would cross the network as they are: "
-            "give a certificate and its key, or name the proxy that has them."
+            "give --tls-certificate FILE and --tls-key FILE, or --behind-proxy, or web.proxies in the file of -c."
         )
     if not has_users:
-        return f"{host} can be reached from other hosts, and there is no user yet: add one, or begin on 127.0.0.1."
+        return (
+            f"{host} can be reached from other hosts, and there is no user yet: "
+            "add one with `highwater monitor user add`, or begin on 127.0.0.1."
+        )
     return ""

@@ -308,6 +308,10 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         (("serve",), "which cluster? give -b HOST:PORT"),
         (("serve", "-b", "nowhere"), "'nowhere' is not a broker"),
         (("serve", "-b", "a:1", "--listen", "0.0.0.0:0"), "--listen: 0.0.0.0 can be reached from other hosts"),
+        (
+            ("serve", "-b", "a:1", "--listen", "0.0.0.0:0"),
+            "give --tls-certificate FILE and --tls-key FILE, or",
+        ),
         (("serve", "-b", "a:1", "--listen", "0.0.0.0:0", "--behind-proxy"), "there is no user yet"),
         (("serve", "-b", "a:1", "--listen", "127.0.0.1:x"), "--listen: '127.0.0.1:x' is not HOST:PORT"),
         (("serve", "-b", "a:1", "--tls-key", "{data}/none"), "TLS needs both"),
@@ -316,7 +320,8 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         (("export", "--parquet", "{data}/out"), "which monitor? give --data DIR"),
         (("user", "add", "ada", "--data", "{data}", "--role", "amin"), "no such role; did you mean admin?"),
         (("user", "add", "ada", "--data", "{data}"), "give --password-file FILE"),
-        (("user", "remove", "nobody", "--data", "{data}"), "no user 'nobody'"),
+        (("user", "remove", "ada", "--data", "{data}/none"), "none: no monitor keeps users there"),
+        (("user", "list", "--data", "{data}/none"), "none: no monitor keeps users there"),
         (("top", "-b", "127.0.0.1:9"), "there is no terminal to draw on: use --once"),
     ],
 )
@@ -334,6 +339,7 @@ def test_what_cannot_work_is_one_line_and_status_2(
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
     assert says in line
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_taken_port_is_told(tmp_path: Path) -> None:
@@ -342,8 +348,9 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run("monitor", "serve", "-b", "a:1", "--data", tmp_path, "--listen", str(port))
+    way_out = "name another port, or 0 for a free one"
     assert done.returncode == EXIT_USAGE
-    assert done.stderr == f"error: --listen 127.0.0.1:{port}: cannot listen there: Address already in use\n"
+    assert done.stderr == f"error: --listen 127.0.0.1:{port}: cannot listen there: Address already in use; {way_out}\n"
 
 
 def test_users_are_added_listed_and_removed(tmp_path: Path) -> None:
@@ -355,3 +362,4 @@ def test_users_are_added_listed_and_removed(tmp_path: Path) -> None:
     assert run("monitor", "user", "list", *data).stdout == "ada\tadmin\nbob\tviewer\n"
     assert run("monitor", "user", "remove", "bob", *data).returncode == 0
     assert run("monitor", "user", "list", *data).stdout == "ada\tadmin\n"
+    assert run("monitor", "user", "remove", "bob", *data).stderr == "error: There is no user 'bob'.\n"

@@ -158,6 +158,14 @@ def test_lag_that_rises_for_certain_is_a_warning_with_its_interval() -> None:
     )
 
 
+def test_lag_of_less_than_arrives_between_two_commits_is_well_though_it_rises() -> None:
+    commits: list[Step] = [(5.0 * number, 160 * number) for number in range(40)]
+    ends: list[Step] = [(5.0 * number, 160 * number + 10 + number) for number in range(40)]
+    assert judge(sampled(commits, ends, 39 * 5), Readers.OWNER).verdict is OK
+    ends = [(when, 40 * end - 39 * 160 * number) for number, (when, end) in enumerate(ends)]
+    assert judge(sampled(commits, ends, 39 * 5), Readers.OWNER).verdict is WARN
+
+
 def test_lag_that_goes_up_and_down_between_commits_is_well() -> None:
     commits: list[Step] = [(60.0 * number, 6_000 * number) for number in range(20)]
     ends: list[Step] = [(5.0 * number, 500 * number + 700) for number in range(240)]
