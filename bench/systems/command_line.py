@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
@@ -14,13 +15,16 @@ from highwater.common.errors import UsageError
 from highwater.common.ports import free_ports
 
 COMMAND: Final = "command"
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 
 
 def check_program(key: str, command_line: str) -> None:
-    """Raises UsageError, which names the key, when this host has no such program."""
-    program = shlex.split(command_line)[0]
-    if shutil.which(program) is None:
-        raise UsageError(f"{key}: no program {program} here")
+    """Raises UsageError, which names the key, when this host has no such program, alone or behind `env NAME=VALUE`."""
+    words = shlex.split(command_line)
+    if words[0] == "env":
+        words = [word for word in words[1:] if not _ASSIGNMENT.match(word)]
+    if words and not words[0].startswith("-") and shutil.which(words[0]) is None:
+        raise UsageError(f"{key}: no program {words[0]} here")
 
 
 def words_of(command_line: str, values: Mapping[str, str]) -> list[str]:

@@ -93,8 +93,11 @@ def test_a_proxy_that_dies_is_a_problem_of_the_system(tmp_path: Path) -> None:
         wait_until(lambda: "the proxy" in (system.problem() or ""), "the problem")
 
 
-def test_a_program_that_is_not_there_is_named_before_a_start() -> None:
-    wanted = HighwaterUnderTest(through="envoy", proxies={"envoy": "no-such-envoy {port} {target}"})
+@pytest.mark.parametrize(
+    "command", ["no-such-envoy {port} {target}", "env PORT={port} TARGET={target} no-such-envoy -db"]
+)
+def test_a_program_that_is_not_there_is_named_before_a_start(command: str) -> None:
+    wanted = HighwaterUnderTest(through="envoy", proxies={"envoy": command})
     with pytest.raises(UsageError, match=r"system\.proxies\.envoy: no program no-such-envoy here"):
         check_system(wanted)
 
