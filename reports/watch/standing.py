@@ -89,10 +89,14 @@ class Standing:
         """One line of a chart; interrupted where a part of the run ended, such as a trial."""
         found: list[Point] = []
         ends_s = [end_s for _, _, end_s in self._bands if end_s is not None]
+        # By stretch: the middle of the one in which a part ended may be later than the end.
+        ended_in = [int((end_s - self.start_s) // self.stretch_s) for end_s in ends_s]
+        before = 0
         for index, figure in sorted(self._stretches.get(f"{chart.name}.{line}", {}).items()):
             at_s = self.start_s + (index + 0.5) * self.stretch_s
-            ended = bisect_left(ends_s, at_s)
-            if found and ended > bisect_left(ends_s, found[-1].x):
-                found.append(Point(ends_s[ended - 1], None))
+            ended = bisect_left(ended_in, index)
+            if found and ended > before:
+                found.append(Point(max(ends_s[ended - 1], found[-1].x), None))
+            before = ended
             found.append(Point(at_s, figure.highest if chart.is_peak else figure.total / figure.count))
         return found

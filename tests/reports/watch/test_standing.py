@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from highwater.common.live_figures import Chart
 from highwater.reports.watch.standing import MOST_STRETCHES, Standing
 
@@ -35,11 +37,12 @@ def test_lines_become_points_bands_and_words() -> None:
     assert standing.finished == "done"
 
 
-def test_a_line_is_interrupted_where_a_trial_ended() -> None:
+@pytest.mark.parametrize("end_after_s", [5.0, 4.2], ids=["later", "in the second of the last report"])
+def test_a_line_is_interrupted_where_a_trial_ended(end_after_s: float) -> None:
     standing = begun()
     for start in (101.0, 111.0):
         standing.take([{"at": start, "begin": "trial"}, told(start, rate_acknowledged=1)])
-        standing.take([told(start + 4, rate_acknowledged=2), {"at": start + 5, "end": True}])
+        standing.take([told(start + 4, rate_acknowledged=2), {"at": start + end_after_s, "end": True}])
     ys = [point.y for point in standing.points(RATE, "acknowledged")]
     assert ys == [1.0, 2.0, None, 1.0, 2.0], "and not where a report was late"
 
