@@ -52,11 +52,12 @@ class Part:
         name = dotted(location)
         raise UsageError(f"{self._document.origin(location)}: {name + ': ' if name else ''}{what}") from None
 
-    def check_keys(self, known: Iterable[str]) -> None:
+    def check_keys(self, known: Iterable[str], others: str = "") -> None:
+        """others: where keys that are not known may belong, for people."""
         known = tuple(known)
         for key in self._value:
             if key not in known:
-                self.fail(key, f"unknown key{did_you_mean(key, known) or '; known here: ' + ', '.join(known)}")
+                self.fail(key, f"unknown key{did_you_mean(key, known) or '; known here: ' + ', '.join(known) + others}")
 
     def part(self, key: str) -> Part:
         """The mapping under `key`; an empty one if there is none."""

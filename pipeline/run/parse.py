@@ -191,7 +191,7 @@ class _Reader:
         )
 
     def _sink(self, flow: str, part: Part) -> SinkSettings:
-        part.check_keys(("format", "path", "options"))
+        part.check_keys(("format", "path", "options"), "; what else a sink takes stands under options")
         format_name = part.text("format")
         if format_name not in FORMATS:
             hint = did_you_mean(format_name, FORMATS) or f"; known are {', '.join(FORMATS)}"

@@ -119,6 +119,11 @@ def test_a_trial_has_a_broker_of_its_own_and_keeps_nothing(folder: Path) -> None
             "sources.customers.format: 'cvs' is not a format of a source; did you mean csv?",
         ),
         (
+            "{format: noop}",
+            "{format: delta, path: table, create: true}",
+            "flows.drop.sink.create: unknown key; known here: format, path, options; what else a sink takes stands",
+        ),
+        (
             "format: noop",
             "format: kafka",
             "flows.drop.sink.format: 'kafka' is not a format of a sink; known are console,",
