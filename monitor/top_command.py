@@ -13,6 +13,7 @@ from rich.live import Live
 
 from highwater.monitor.config import MonitorConfig
 from highwater.monitor.errors import MonitorError
+from highwater.monitor.figures.findings import KAFKA
 from highwater.monitor.figures.rows import Level
 from highwater.monitor.serving import Monitor, Source
 from highwater.monitor.sources import source_of
@@ -44,7 +45,10 @@ async def _once(config: MonitorConfig) -> bool:
     view = monitor.view()
     assert view is not None
     if not view[0].brokers:
-        raise MonitorError(view[1].sentence)
+        reason = view[0].sources[KAFKA].error.rstrip(". ")
+        raise MonitorError(
+            f"no answer: {reason}; -b HOST:PORT names brokers, --command-config FILE has TLS and a login"
+        )
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
     console.print(screen(*view, monitor.state(), console.width, None, monitor.recent()))
     return view[1].level is not Level.ERROR

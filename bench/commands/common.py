@@ -70,6 +70,8 @@ def specification_of(
     if file is None and resume is not None and not load and (resume / WORKLOAD_FILE).is_file():
         file = resume / WORKLOAD_FILE
     if file is None and resume is not None and not load:
+        if not resume.exists():
+            raise UsageError(f"--resume {resume}: there is no such directory; begin a run with --out {resume}")
         raise UsageError(f"name the workload FILE that {resume} was started with")
     document = one_line.default_document(load) if file is None else read_with_includes(file)
     overrides = one_line.overrides_of(load, document)

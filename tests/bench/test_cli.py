@@ -426,6 +426,15 @@ def test_plan_says_before_the_run_that_too_few_trials_decide_nothing(workload: P
     assert told not in call("plan", workload, "--trials", "5").stdout
 
 
+def test_a_run_that_is_not_there_is_not_continued(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    result = call("run", "--resume", gone)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: --resume {gone}: there is no such directory; begin a run with --out {gone}\n",
+    )
+
+
 def test_plan_of_what_is_left_of_another_run(workload: Path, finished: Path) -> None:
     result = call("plan", workload, "--resume", finished, "--retry-invalid")
     assert result.exit_code == 0

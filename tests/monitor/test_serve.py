@@ -323,6 +323,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         (("user", "remove", "ada", "--data", "{data}/none"), "none: no monitor keeps users there"),
         (("user", "list", "--data", "{data}/none"), "none: no monitor keeps users there"),
         (("top", "-b", "127.0.0.1:9"), "there is no terminal to draw on: use --once"),
+        (("top", "-b", "127.0.0.1:9", "--once"), "127.0.0.1:9 cannot be reached: Connection refused; -b HOST:PORT"),
     ],
 )
 def test_what_cannot_work_is_one_line_and_status_2(
