@@ -168,24 +168,14 @@ def looks(out: Path, matrix: Matrix, stage: Stage) -> dict[Key, Look]:
     return found
 
 
-def answers_of(out: Path, matrix: Matrix) -> dict[Key, Answer]:
-    """The answer of every cell, from the result directories."""
-    return _answers(matrix, looks(out, matrix, "first"), looks(out, matrix, "confirming"))
-
-
 def answers_with_dummies(out: Path, matrix: Matrix) -> tuple[dict[Key, Answer], dict[Key, Look]]:
     """The answer of every cell, and what the dummies of the designs seem to do, which is noise."""
-    first = looks(out, matrix, "first")
+    first, second, study = looks(out, matrix, "first"), looks(out, matrix, "confirming"), matrix.questions
     dummies = {key: look for key, look in first.items() if is_dummy(key.setting)}
-    return _answers(matrix, first, looks(out, matrix, "confirming")), dummies
-
-
-def _answers(matrix: Matrix, first: Mapping[Key, Look], second: Mapping[Key, Look]) -> dict[Key, Answer]:
-    study = matrix.questions
     keys = [Key(setting, load, disk) for setting in study.settings for disk in study.disks for load in study.loads]
     reasons = {name: disk.cannot for name, disk in matrix.disks.items()}
     cannot = {key: reasons[key.disk][key.setting] for key in keys if key.setting in reasons.get(key.disk, {})}
-    return answers(keys, first, second, cannot, study.loads)
+    return answers(keys, first, second, cannot, study.loads), dummies
 
 
 def _look(result: RunResult, setting: StoredSetting, figures: Sequence[str]) -> Look:

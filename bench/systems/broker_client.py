@@ -189,9 +189,6 @@ class BrokerClient:
         except KafkaException as error:
             raise TrialError(f"cannot delete the topic {name}: {_text(error)}") from None
 
-    def count_records(self, name: str, partitions: int) -> int:
-        return sum(self.records_by_partition(name, partitions))
-
     def records_by_partition(self, name: str, partitions: int) -> list[int]:
         """Log end offset minus log start offset of each partition, as the broker reports them."""
         ends = self._offsets(name, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]

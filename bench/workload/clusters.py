@@ -13,7 +13,6 @@ from pydantic import AfterValidator, Field
 
 from highwater.bench.workload.values import Part, SizeBytes
 
-SAMPLER_PORT: Final = 9180
 COMMAND_CONFIG: Final = "file with the TLS and SASL properties of its clients, by librdkafka's names"
 # A host's name is the name of a file in each trial's folder.
 _HOST_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$"

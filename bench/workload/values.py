@@ -383,8 +383,6 @@ class AfterBacklog(Part):
     backlog_bytes: SizeBytes = Field(alias="after_backlog", ge=1)
 
 
-WithLoad = Literal["with_load"]
-AfterLoad = Literal["after_load"]
 ConsumerStart = Annotated[
     Annotated[Literal["with_load", "after_load"], Tag("named_start")]
     | Annotated[AfterBacklog, Tag("after_backlog_start")],

@@ -66,11 +66,6 @@ def read_interval_arrays(path: Path) -> IntervalArrays:
     return IntervalArrays(starts, *_buckets_and_counts(payloads))
 
 
-def read_intervals(path: Path) -> list[Interval]:
-    """One histogram for each interval of a log; errors as of `read_interval_arrays`."""
-    return read_interval_arrays(path).intervals()
-
-
 def _payload(encoded: str) -> bytes:
     """The numbers of one interval, uncompressed."""
     raw = binascii.a2b_base64(encoded, strict_mode=True)

@@ -72,7 +72,6 @@ _SQL_MODE: Final = (
 _STATEMENT_BYTES: Final = 4 << 20
 _PACKET_HEADER_BYTES: Final = 64
 _UNICODE_MAX: Final = 0xFFFF
-_NO_SUCH_TABLE: Final = 1146
 _DUPLICATE: Final = 1062
 
 

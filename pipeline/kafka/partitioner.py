@@ -24,13 +24,6 @@ Int64s = NDArray[np.int64]
 _POSITIVE: Final = 0x7FFFFFFF
 
 
-def partition_of_key(key: bytes, partition_count: int) -> int:
-    """Where Kafka's clients in Java put a record with this key."""
-    octets = np.frombuffer(key, np.uint8)
-    found = murmur2(octets, np.zeros(1, np.int64), np.array([len(key)], np.int64))
-    return int(found[0] & _POSITIVE) % partition_count
-
-
 def partitions_of(rows: Any, partition_count: int, *, first: int = 0) -> Int64s:
     """The partition of each row of a pyarrow.RecordBatch.
 

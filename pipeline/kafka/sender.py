@@ -15,8 +15,7 @@ from kio.schema.errors import ErrorCode
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.common.units import plural, size_text
 from highwater.kafka.client.request import Request
-from highwater.kafka.records.batch import Codec, add_to_sequence
-from highwater.kafka.records.record import Record, encode_batch
+from highwater.kafka.records.batch import add_to_sequence
 from highwater.kafka.requests.broker_error import BrokerError
 from highwater.pipeline.errors import PipelineError
 from highwater.pipeline.kafka import requests
@@ -104,18 +103,6 @@ class BatchSender:
         sequence = self._of(of).next_sequence
         data = batch.seal(self._producer, sequence, is_transactional=self._transactional_id is not None)
         self._send(_Batch(of, data, batch.record_count))
-
-    def send_records(self, of: TopicPartition, records: Sequence[Record], *, codec: Codec = Codec.NONE) -> None:
-        """The same for a few records that are Python objects, as one batch."""
-        data = encode_batch(
-            records,
-            codec=codec,
-            producer_id=self._producer.producer_id,
-            producer_epoch=self._producer.epoch,
-            base_sequence=self._of(of).next_sequence,
-            is_transactional=self._transactional_id is not None,
-        )
-        self._send(_Batch(of, bytes(data), len(records)))
 
     def finish(self) -> dict[TopicPartition, Written]:
         """Wait until everything is acknowledged. Raises as `send` does."""

@@ -104,9 +104,3 @@ class GroupTopics(NamedTuple):
     def waiting(self, delay_ms: int) -> str:
         """The topic in which records of the group wait for `delay_ms`."""
         return f"{self.retry}.{delay_text(delay_ms)}"
-
-
-def group_of_dead_topic(dead_topic: str, origin_topic: str) -> str | None:
-    """The group whose dead letters these are; None if the topic is not one for dead letters of `origin_topic`."""
-    start = f"{DEAD_LETTER_PREFIX}{origin_topic}."
-    return dead_topic[len(start) :] if dead_topic.startswith(start) and len(dead_topic) > len(start) else None

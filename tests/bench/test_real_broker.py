@@ -63,12 +63,12 @@ def test_topics_are_made_counted_and_removed(system: System) -> None:
     client = BrokerClient(system.bootstrap_servers)
     client.check_reachable()
     client.create_topic("t", 3, {"retention.ms": 60000})
-    assert client.count_records("t", 3) == 0
+    assert sum(client.records_by_partition("t", 3)) == 0
     producer = Producer({"bootstrap.servers": system.bootstrap_servers})
     for number in range(100):
         producer.produce("t", b"value", partition=number % 3)
     assert producer.flush(60) == 0
-    assert client.count_records("t", 3) == 100
+    assert sum(client.records_by_partition("t", 3)) == 100
     client.delete_topic("t")
 
 
@@ -108,7 +108,7 @@ def test_aborted_records_are_in_the_log_and_reach_no_consumer(system: System) ->
     assert (delivery.sent, delivery.acked, delivery.aborted) == (2000, 2000, 50 * transactions.aborted)
     assert (delivery.received, delivery.aborted_received) == (delivery.acked - delivery.aborted, 0)
     assert (delivery.lost, delivery.duplicated, delivery.reordered, delivery.corrupt) == (0, 0, 0, 0)
-    assert client.count_records("t", 2) > 2000  # the ends of transactions have offsets too
+    assert sum(client.records_by_partition("t", 2)) > 2000  # the ends of transactions have offsets too
 
 
 def test_a_bad_broker_property_is_the_users_mistake(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hdrh.log import HistogramLogReader
 
 from highwater.results.histogram import Histogram
 from highwater.results.histogram_log import histogram_of, write_histograms
-from highwater.results.interval_arrays import read_intervals
+from highwater.results.interval_arrays import read_interval_arrays
 
 
 def written(path: Path, seconds: dict[int, Histogram]) -> Path:
@@ -36,7 +36,7 @@ def test_intervals_are_those_of_hdrhistograms_reader(tmp_path: Path) -> None:
         counts = np.frombuffer(interval.counts, np.uint64)
         theirs[interval.get_start_time_stamp() / 1000] = (np.flatnonzero(counts), counts[counts > 0])
     reader.close()
-    ours = {start_s: (item.indices, item.counts) for start_s, item in read_intervals(path)}
+    ours = {start_s: (item.indices, item.counts) for start_s, item in read_interval_arrays(path).intervals()}
     assert list(ours) == list(theirs) == [float(second) for second in seconds]
     for start_s, (indices, counts) in theirs.items():
         assert np.array_equal(ours[start_s][0], indices)
@@ -44,7 +44,7 @@ def test_intervals_are_those_of_hdrhistograms_reader(tmp_path: Path) -> None:
 
 
 def test_a_log_without_values_has_no_intervals(tmp_path: Path) -> None:
-    assert read_intervals(written(tmp_path / "x.hlog", {})) == []
+    assert read_interval_arrays(written(tmp_path / "x.hlog", {})).intervals() == []
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_a_damaged_log_is_refused_with_its_line(tmp_path: Path, spoil: object) -
     lines[-1] = spoil(lines[-1])
     path.write_text("\n".join(lines))
     with pytest.raises(ValueError, match=f"^line {len(lines)}: "):
-        read_intervals(path)
+        read_interval_arrays(path)

@@ -35,10 +35,6 @@ class FstabEntry:
     options_span: tuple[int, int]
     source_span: tuple[int, int]
 
-    @property
-    def has_options(self) -> bool:
-        return self.options_span[1] > self.options_span[0]
-
 
 def parse(text: str) -> Iterator[FstabEntry]:
     for index, line in enumerate(_lines(text)):

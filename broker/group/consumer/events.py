@@ -12,7 +12,6 @@ from highwater.broker.group.assignors.assignor import Assignment, Assignor
 from highwater.broker.group.consumer.schemas import ClassicMember, GroupRecord
 
 JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
 """A static member leaves and will come back; its partitions are kept for it until its session ends."""
 

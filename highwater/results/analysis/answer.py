@@ -22,8 +22,6 @@ from highwater.results.rebalance import KINDS
 
 __all__ = ["Answer", "Statement", "StatementKind", "answer_of", "asked_metrics"]
 
-# The kinds whose figures are in doubt when trials were disturbed.
-_OF_FIGURES: Final = ("best", "objective", "aim")
 _REBALANCES: Final = tuple(f"rebalance.{kind}.all_read_s" for kind in KINDS)
 
 

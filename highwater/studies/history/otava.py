@@ -28,8 +28,6 @@ from highwater.common.errors import UsageError
 OTAVA_VERSION: Final = "0.8.0"
 _NAME: Final = f"otava-{OTAVA_VERSION}"
 _PINNED: Final = Path(__file__).with_name("otava.txt")
-# Otava's own default, which its command line cannot change (its option `-P, --p-value` is misdeclared).
-P_VALUE: Final = 0.001
 # E-divisive splits a series in two and tests the halves; a shorter series cannot be split.
 LEAST_POINTS: Final = 7
 _TIMEOUT_S: Final = 300

@@ -10,7 +10,7 @@ import pytest
 
 from highwater.bench.matrix.answers import Key
 from highwater.bench.matrix.disks import require_place
-from highwater.bench.matrix.running import answers_of, answers_with_dummies, run_matrix
+from highwater.bench.matrix.running import answers_with_dummies, run_matrix
 from highwater.bench.matrix.stored import MATRIX_FILE, read_matrix
 from highwater.bench.matrix.table import csv_of, grid, legend
 from highwater.common.errors import UsageError
@@ -42,7 +42,7 @@ def test_every_cell_gets_a_first_look_and_what_differs_a_second(tmp_path: Path) 
         for load in ("prove-cpu", "prove-writes")
     ]
     assert made.opened == made.closed == ["host", "hdd"]
-    found = answers_of(out, done)
+    found = answers_with_dummies(out, done)[0]
     assert {k for k, answer in found.items() if answer.state == "worse"} == {
         Key(SWAPPINESS, load, disk) for load in STUDY.loads for disk in STUDY.disks
     }
@@ -108,7 +108,7 @@ def test_a_time_limit_ends_it_before_a_run_that_would_take_longer(tmp_path: Path
     kept, ended = run_matrix(out, begun(out, host), timed, for_s=600)
     assert ended == "time over"
     assert 0 < len(runner.directories) < 4
-    assert "missing" in {answer.state for answer in answers_of(out, kept).values()}
+    assert "missing" in {answer.state for answer in answers_with_dummies(out, kept)[0].values()}
 
 
 def test_what_is_left_of_the_time_goes_to_a_shorter_run(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_settings_that_exclude_each_other_take_turns_and_are_confirmed_a_few_at_
     measured = {setting for names in again for setting in names}
     assert measured >= {each.setting for each in first.settings} & swappiness
     assert max(map(len, again)) <= 5
-    assert answers_of(out, done)[Key("vm.swappiness=60:5", "prove-cpu", "host")].state == "worse"
+    assert answers_with_dummies(out, done)[0][Key("vm.swappiness=60:5", "prove-cpu", "host")].state == "worse"
 
 
 def test_another_matrix_is_left_alone(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_directory_with_files_of_others_is_no_place_for_disks(
 def test_it_is_told_as_a_grid_and_as_csv(tmp_path: Path) -> None:
     out, host = tmp_path / "out", tmp_path / "host"
     done, _ = run_matrix(out, begun(out, host), here(host, Runner(slow="vm.swappiness")))
-    found = answers_of(out, done)
+    found = answers_with_dummies(out, done)[0]
     header, rows = grid(done, found)
     assert header == ["setting", "host", "hdd"]
     assert rows[0] == ["vm.swappiness", "✕ ✕", "✕ ✕"]

@@ -19,7 +19,6 @@ from highwater.pipeline.messaging.levels import (
     delay_text,
     delay_topic,
     greatest_level_ms,
-    group_of_dead_topic,
     level_of,
     parse_delay_ms,
 )
@@ -91,8 +90,6 @@ def test_names() -> None:
     names = GroupTopics("orders", "billing")
     assert names.waiting(30_000) == "orders.billing.retry.30s"
     assert names.dead == "dlq.orders.billing"
-    assert group_of_dead_topic("dlq.a.b.c", "a.b") == "c"
-    assert group_of_dead_topic("dlq.a.b.c", "a.b.c") is None
 
 
 @given(st.integers(0, 10**9))

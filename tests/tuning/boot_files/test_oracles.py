@@ -221,7 +221,7 @@ def test_fstab_is_read_as_mount_reads_it(tmp_path: Path, text: str) -> None:
 
 def _options_of(entry: fstab.FstabEntry) -> str:
     """Options of an entry stay as they are in the file, so that they can be written back."""
-    return fstab.unescaped(",".join(entry.options)) if entry.has_options else ""
+    return fstab.unescaped(",".join(entry.options)) if entry.options_span[0] < entry.options_span[1] else ""
 
 
 def _shown(text: str) -> str:
