@@ -53,18 +53,18 @@ build/playbooks-linted: $(shell find playbooks \( -name __pycache__ -o -name .an
 types: setup-dev ## mypy, strict
 	$(BIN)/mypy
 
-# Files in the order of their names: by itself xdist begins with those of many tests, and the long ones have few.
-PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
+# Collects once, where each process of pytest-xdist does.
+PYTEST := $(BIN)/python -m pytest -p tests.forks
 
 .PHONY: unit
 # Two processes for each of two cores, as tests wait for half of the time.
 unit: setup-dev ## The tests of `make test` alone
-	$(ONCE_MORE) $(PYTEST) -n 4 -m "not slow"
+	$(ONCE_MORE) $(PYTEST) --forks 4 -m "not slow"
 
 .PHONY: test-slow
 # Four processes, whatever the cores: each waits for JVMs and clusters for two thirds of its time, and needs memory for them.
 test-slow: setup-dev ## The other tests: they start a JVM, take more than five seconds or break things on purpose
-	$(ONCE_MORE) $(PYTEST) -n 4 -m "slow and not compat" --timeout 600 --durations 25
+	$(ONCE_MORE) $(PYTEST) --forks 4 -m "slow and not compat" --timeout 600 --durations 25
 
 .PHONY: format
 format: setup-dev ## Let ruff rewrite what it can

@@ -79,8 +79,9 @@ def names_in(function: Callable[..., object]) -> tuple[str, ...]:
     return code.co_names if code else ()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Prepare quick starts of Spark before the first slow test, whose time limit is its own."""
+    """Prepare quick starts of Spark before forks, and before the first slow test, whose time limit is its own."""
     is_wanted = any(item.get_closest_marker("slow") for item in session.items)
     if is_wanted and not session.config.option.collectonly:
         session.config.stash[QUICK_START] = spark_jvm.quick_start()

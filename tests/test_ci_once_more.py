@@ -33,9 +33,10 @@ def run(folder: Path, *options: str, **files: str) -> tuple[int, list[str]]:
     for name, text in files.items():
         (folder / f"test_{name}.py").write_text(text)
     done = subprocess.run(
-        [".ci/once-more", sys.executable, "-m", "pytest", *options],
+        [".ci/once-more", sys.executable, "-m", "pytest", "-p", "tests.forks", *options],
         cwd=folder,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        | {"PYTHONPATH": str(SCRIPT.parents[1])},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -58,7 +59,7 @@ def test_what_passes_is_run_once(tmp_path: Path) -> None:
 
 
 def test_what_passes_only_the_second_time_is_said_last_and_its_failure_is_shown(tmp_path: Path) -> None:
-    status, lines = run(tmp_path, "-n", "2", "--dist", "loadfile", all=PASSES, once=FAILS_ONCE)
+    status, lines = run(tmp_path, "--forks", "2", all=PASSES, once=FAILS_ONCE)
     assert status == 0, lines
     assert any("the first failure" in line for line in lines)
     assert any("1 failed, 1 passed" in line for line in lines)
@@ -83,7 +84,7 @@ def test_of_four_that_fail_none_is_tried_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "text"),
-    [((), "import no_such_module\n"), (("-n", "2"), "import no_such_module\n"), (("-k", "nothing"), PASSES)],
+    [((), "import no_such_module\n"), (("--forks", "2"), "import no_such_module\n"), (("-k", "nothing"), PASSES)],
 )
 def test_a_run_that_does_not_come_to_its_end_fails(tmp_path: Path, options: tuple[str, ...], text: str) -> None:
     """A file that cannot be imported keeps the tests of all others from running."""

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from tests.compat.suite import AllowList, Report, choose
 
 ROOT = Path(__file__).parents[2]
-PARALLEL = ("-n", "logical", "--maxprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder")
+PARALLEL = ("-p", "tests.forks", "--forks", str(min(os.cpu_count() or 1, 4)))
 
 
 def run_pytest(
