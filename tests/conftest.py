@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
+from pathlib import Path
 
+import psutil
 import pytest
 from _pytest import runner
 from hypothesis import settings
@@ -34,6 +38,30 @@ LONG_RUN_S = 60.0
 WAIT_FOR_THE_DISK = os.fsync
 """For tests of what only a disk does; all others do without."""
 QUICK_START = pytest.StashKey[str]()
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 2 << 30
+"""As much has to be free there and in memory. The quick tests of four processes together take a third of it."""
+DISK = tempfile.gettempdir()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep files of quick tests in memory: to make and remove them on a disk is up to a quarter of what tests cost."""
+    if config.option.markexpr != "not slow" or not MEMORY.is_dir():
+        return
+    for lock in MEMORY.glob("pytest-of-*/pytest-*/.lock"):
+        # Of a run that was killed: pytest itself would wait for three days.
+        with suppress(OSError):
+            if (process_id := lock.read_text()).isdecimal() and not psutil.pid_exists(int(process_id)):
+                shutil.rmtree(lock.parent)
+    if min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available) >= MEMORY_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """Return a folder on a disk, for a test of what only disks and their file systems do."""
+    with tempfile.TemporaryDirectory(dir=DISK, prefix="highwater-test-") as folder:
+        yield Path(folder)
 
 
 @pytest.hookimpl(wrapper=True)

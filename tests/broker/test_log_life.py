@@ -20,6 +20,12 @@ pytestmark = pytest.mark.clients
 DEADLINE_S = 60.0
 
 
+@pytest.fixture
+def tmp_path(disk_path: Path) -> Path:
+    """Which has RWF_NOWAIT, as the log of a broker has outside of tests."""
+    return disk_path
+
+
 def create(broker: RunningBroker, topic: str, **config: str) -> None:
     admin = AdminClient({"log_level": 0, "bootstrap.servers": broker.address})
     settings = {name.replace("_", "."): value for name, value in config.items()}

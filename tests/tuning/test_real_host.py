@@ -52,6 +52,12 @@ def needs_this_host() -> None:
 
 
 @pytest.fixture
+def tmp_path(disk_path: Path) -> Path:
+    """Where a file can be swapped to."""
+    return disk_path
+
+
+@pytest.fixture
 def host(tmp_path: Path) -> Iterator[RealHost]:
     """Whatever a test does to this machine's settings, they are as they were after it."""
     needs_this_host()

@@ -186,9 +186,10 @@ def try_one(device: str, folder: Path) -> None:
 
 
 @needs_a_host
-def test_a_read_only_mount_there_and_back(tmp_path: Path) -> None:
-    with loop_devices(tmp_path, 1, size_bytes=16 << 20) as (device,):
-        on_private_host(tmp_path, partial(try_one, device, tmp_path))
+def test_a_read_only_mount_there_and_back(disk_path: Path) -> None:
+    """A private host has no memory of others, as /dev/shm."""
+    with loop_devices(disk_path, 1, size_bytes=16 << 20) as (device,):
+        on_private_host(disk_path, partial(try_one, device, disk_path))
 
 
 @needs_a_host

@@ -92,14 +92,14 @@ def test_what_a_child_used_stays_in_the_sum_when_it_ends() -> None:
         process.communicate(b"\n")
 
 
-def test_bytes_that_a_process_had_written_are_its_own(tmp_path: Path) -> None:
+def test_bytes_that_a_process_had_written_are_its_own(disk_path: Path) -> None:
     script = (
         "import os, sys\n"
         "with open(sys.argv[1], 'wb') as file:\n"
         "    file.write(bytes(1 << 20)); file.flush(); os.fsync(file.fileno())\n"
         "print(flush=True); input()"
     )
-    command = [sys.executable, "-c", script, str(tmp_path / "file")]
+    command = [sys.executable, "-c", script, str(disk_path / "file")]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -52,23 +52,23 @@ def test_the_process_that_has_it_open(tmp_path: Path) -> None:
     assert process_of(log) is None
 
 
-def test_what_memory_holds(tmp_path: Path) -> None:
+def test_what_memory_holds(disk_path: Path) -> None:
     for name, size in (("t-0", 1 << 20), ("t-1", 4096), ("not a partition", 100), ("t-2", 0)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "00000000000000000000.log").write_bytes(b"x" * size)
-        (tmp_path / name / "00000000000000000000.index").write_bytes(b"x" * 100)
-    (tmp_path / "t-3").symlink_to(tmp_path / "t-0")
-    found = residency_of(tmp_path)
+        (disk_path / name).mkdir()
+        (disk_path / name / "00000000000000000000.log").write_bytes(b"x" * size)
+        (disk_path / name / "00000000000000000000.index").write_bytes(b"x" * 100)
+    (disk_path / "t-3").symlink_to(disk_path / "t-0")
+    found = residency_of(disk_path)
     assert found.log_bytes == (1 << 20) + 4096
     if not found.problem:  # the kernel has cachestat
         assert found.resident_bytes == found.log_bytes
         # Not os.sync, which holds up whatever writes on this host.
-        for segment in tmp_path.rglob("*.log"):
+        for segment in disk_path.rglob("*.log"):
             with segment.open("rb") as file:
                 WAIT_FOR_THE_DISK(file.fileno())
-        with (tmp_path / "t-0" / "00000000000000000000.log").open("rb") as file:
+        with (disk_path / "t-0" / "00000000000000000000.log").open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        after = residency_of(tmp_path)
+        after = residency_of(disk_path)
         assert (after.resident_bytes, after.unwritten_bytes) == (4096, 0)
 
 

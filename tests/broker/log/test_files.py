@@ -27,6 +27,11 @@ from highwater.broker.log.files import (
 FILES = RealFiles()
 
 
+@pytest.fixture
+def tmp_path(disk_path: Path) -> Path:
+    return disk_path
+
+
 def test_short_writes_and_reads_are_continued(tmp_path: Path) -> None:
     descriptor = FILES.open(tmp_path / "f", create=True)
     real_pwrite, real_pread, real_preadv = os.pwrite, os.pread, os.preadv
