@@ -38,7 +38,7 @@ PASSED_BY_BOTH: Final = (
 """Tests of the hot modules, which run here with those that a build has compiled."""
 NOT_ASKED: Final = (
     "tests/kafka/protocol/test_apis.py::test_every_api_has_a_handler_that_says_what_it_serves",
-    "tests/kafka/protocol/test_cold.py::test_all_is_written_as_kio_writes_it",
+    "tests/kafka/protocol/test_cold.py::test_answers_are_written_as_kio_writes_them",
     *(
         f"tests/broker/replica/test_settled.py::{name}"
         for name in (
