@@ -7,9 +7,10 @@ for that. All other fields are then read column by column.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,10 @@ Int64s = NDArray[np.int64]
 Octets = NDArray[np.uint8]
 
 _VARINT_BITS_MAX: Final = 63
+_MORE: Final = np.uint8(0x80)
+"""The bit of an octet of a varint that is not the last."""
+_BITS: Final = np.uint8(0x7F)
+_FIELD_BYTES_MAX: Final = (1 << 31) - 1
 _RUN_MIN: Final = 32
 """Records in a run for which a comparison costs less than a step for each."""
 _EQUAL_MAX: Final = 64
@@ -25,7 +30,8 @@ _EQUAL_MAX: Final = 64
 _LOCKSTEP_MIN: Final = 24
 """Batches for which a step of all together costs less than a step for each."""
 _PART_RECORDS: Final = 128
-"""The records in a part of a batch: more of them are more steps, and fewer guesses."""
+"""The records in a part of a batch, about: more of them are more steps, and fewer guesses."""
+_PART_RECORDS_MIN: Final = _PART_RECORDS // 2
 _PARTS_MIN: Final = 16
 """Parts of a batch for which the guesses cost less than they save."""
 _SAMPLED: Final = 3
@@ -33,6 +39,7 @@ _ALIKE_BYTES: Final = 4
 """How much the widths of numbers make the sizes of records differ that are else equal."""
 _PREFIX_BYTES_MAX: Final = 32
 """More than the fields before the key take."""
+_NO_GUESS: Final = (sys.maxsize, 0)
 _NULL: Final = -1
 
 
@@ -69,7 +76,7 @@ class Fields:
 
 def find_starts(body: memoryview, octets: Octets, regions: Sequence[Region]) -> Int64s:
     """The position of each record's length. `octets` are the bytes of `body`. Raises MalformedRecords."""
-    parts = [part for region in regions for part in _parts_of(body, octets, region)]
+    parts = _parts_of(body, octets, regions)
     if len(parts) > len(regions):
         try:
             return _walk(body, octets, parts)
@@ -79,22 +86,25 @@ def find_starts(body: memoryview, octets: Octets, regions: Sequence[Region]) -> 
     return _walk(body, octets, regions)
 
 
-def _parts_of(body: memoryview, octets: Octets, region: Region) -> list[Region]:
-    """A large batch of records that vary in length, in parts that can be walked together.
+def _parts_of(body: memoryview, octets: Octets, regions: Sequence[Region]) -> list[Region]:
+    """The regions; a large one of records that vary in length is in parts that can be walked together.
 
     They begin where it looks like the beginning of a record. The walk proves each of these guesses: the records that
     are counted up to it have to end there.
     """
-    parts = region.count // _PART_RECORDS
-    if parts < _PARTS_MIN or _are_alike(body, region):
-        return [region]
+    divided = [each for each in regions if each.count // _PART_RECORDS >= _PARTS_MIN and not _are_alike(body, each)]
+    guesses = iter(_likely_records(octets, divided) if divided else ())
+    place, offset_delta = next(guesses, _NO_GUESS)
     found: list[Region] = []
-    start, number = region.start, 0
-    for place, offset_delta in _likely_records(octets, region, parts):
-        if offset_delta > number:
-            found.append(Region(start, place, offset_delta - number))
-            start, number = place, offset_delta
-    return [*found, Region(start, region.end, region.count - number)]
+    for region in regions:
+        start, number = region.start, 0
+        while place < region.end:
+            if offset_delta - number >= _PART_RECORDS_MIN:
+                found.append(Region(start, place, offset_delta - number))
+                start, number = place, offset_delta
+            place, offset_delta = next(guesses, _NO_GUESS)
+        found.append(Region(start, region.end, region.count - number))
+    return found
 
 
 def _are_alike(body: memoryview, region: Region) -> bool:
@@ -111,27 +121,35 @@ def _are_alike(body: memoryview, region: Region) -> bool:
     return True
 
 
-def _likely_records(octets: Octets, region: Region, parts: int) -> list[tuple[int, int]]:
-    """Where records probably begin, and their offset deltas: the first one of each part, if one is found."""
-    size = region.end - region.start
-    step = size // parts
-    first = region.start + step
-    looked_at = octets[first : first + (parts - 1) * step].reshape(parts - 1, step)
-    width = 2 * size // region.count + _PREFIX_BYTES_MAX
-    part, column = np.divmod(np.flatnonzero(looked_at[:, :width] == 0), width)
+def _likely_records(octets: Octets, regions: Sequence[Region]) -> list[tuple[int, int]]:
+    """Where records probably begin, and their offset deltas, in ascending order: some of each part if any look so."""
+    places = [_zeros(octets, region) for region in regions]
+    number = np.repeat(np.arange(len(regions)), [len(each) for each in places])
     # A record begins with its length, in up to three bytes, and attributes, which are 0.
-    attributes = first + part * step + column
-    two = octets[attributes - 2] >= 0x80
-    place = attributes - 1 - two - (two & (octets[attributes - 3] >= 0x80))
+    attributes = np.concatenate(places)
+    two = octets[attributes - 2] >= _MORE
+    place = attributes - 1 - two - (two & (octets[attributes - 3] >= _MORE))
     following, offset_delta = _prefix(octets, place)
-    likely = (following > attributes) & (following < region.end - _PREFIX_BYTES_MAX)
-    likely &= (offset_delta > 0) & (offset_delta < region.count)
-    part, place, following, offset_delta = (each[likely] for each in (part, place, following, offset_delta))
+    end = np.array([region.end for region in regions])[number]
+    likely = (following > attributes) & (following < end - _PREFIX_BYTES_MAX)
+    likely &= (offset_delta > 0) & (offset_delta < np.array([region.count for region in regions])[number])
+    place, following, offset_delta = (each[likely] for each in (place, following, offset_delta))
     # Where no record begins, the next one hardly ever has the next number.
     after, next_delta = _prefix(octets, following)
     likely = (after > following) & (next_delta == offset_delta + 1)
-    _, firsts = np.unique(part[likely], return_index=True)
-    return list(zip(place[likely][firsts].tolist(), offset_delta[likely][firsts].tolist(), strict=True))
+    return list(zip(place[likely].tolist(), offset_delta[likely].tolist(), strict=True))
+
+
+def _zeros(octets: Octets, region: Region) -> Int64s:
+    """Where the bytes are 0 in the beginning of each part of a region but the first, a few records of it."""
+    size = region.end - region.start
+    parts = region.count // _PART_RECORDS
+    step = size // parts
+    first = region.start + step
+    width = 2 * size // region.count + _PREFIX_BYTES_MAX
+    looked_at = octets[first : first + (parts - 1) * step].reshape(parts - 1, step)[:, :width]
+    part, column = np.divmod(np.flatnonzero(looked_at == 0), width)
+    return first + part * step + column
 
 
 def _prefix(octets: Octets, starts: Int64s) -> tuple[Int64s, Int64s]:
@@ -175,11 +193,12 @@ def _walk_together(octets: Octets, position: Int64s, count: Int64s, steps: int, 
     at, row = position[order], row[order]
     # How many batches have a record in each step: those are the first in this order.
     busy = np.searchsorted(-count[order], -np.arange(steps), side="left")
+    pair_at = np.ndarray(max(len(octets) - 1, 0), "<u2", octets, strides=(1,))
     try:
         for step, batches in enumerate(busy.tolist()):
             here = at[:batches]
             starts[row[:batches] + step] = here
-            stride = _STRIDE_OF_PAIR[octets[here] | octets[here + 1].astype(np.uint16) << 8]
+            stride = _STRIDE_OF_PAIR[pair_at[here]]
             if stride.min() < 0:
                 length, after = read_varints(octets, here)
                 if length.min() < 0:
@@ -281,32 +300,40 @@ def _run(body: memoryview, octets: Octets, position: int, at_most: int) -> int:
 def read_varints(octets: Octets, at: Int64s) -> tuple[Int64s, Int64s]:
     """Read a signed varint at each position; returns the values and the positions after them.
 
-    Raises MalformedRecords for a varint that does not end.
+    Raises MalformedRecords for a varint that does not end. What has one or two bytes, as most has, is reckoned in
+    numbers of 8 and 16 bits: a pass over them costs less.
     """
     try:
-        octet = octets[at]
-        value = (octet & 0x7F).astype(np.int64)
-        at = at + 1
-        more = np.flatnonzero(octet & 0x80)
-        shift = 7
+        first = octets[at]
+        goes_on = first >= _MORE
+        if not goes_on.any():
+            return _signed(first, np.int8), at + 1
+        at = at + goes_on
+        second = octets[at] * goes_on
+        zigzag = (first & _BITS).astype(np.uint16) | (second & _BITS).astype(np.uint16) << 7
+        at += 1
+        goes_on = second >= _MORE
+        if not goes_on.any():
+            return _signed(zigzag, np.int16), at
+        more = np.flatnonzero(goes_on)
+        value = zigzag.astype(np.int64)
+        shift = 14
         while more.size:
             if shift > _VARINT_BITS_MAX:
                 raise MalformedRecords("a variable-length integer does not end")
-            if more.size == at.size:
-                octet = octets[at]
-                value |= (octet & 0x7F).astype(np.int64) << shift
-                at += 1
-                more = np.flatnonzero(octet & 0x80)
-            else:
-                octet = octets[at[more]]
-                value[more] |= (octet & 0x7F).astype(np.int64) << shift
-                at[more] += 1
-                more = more[octet >= 0x80]
+            octet = octets[at[more]]
+            value[more] |= (octet & _BITS).astype(np.int64) << shift
+            at[more] += 1
+            more = more[octet >= _MORE]
             shift += 7
     except IndexError:
         raise MalformedRecords("a field lies beyond the end of the records") from None
-    # The shift of a 64-bit zigzag number must bring zeros in from the left.
-    return (value.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(value & 1), at
+    return _signed(value.view(np.uint64), np.int64), at
+
+
+def _signed(zigzag: NDArray[Any], kind: type[np.signedinteger[Any]]) -> Int64s:
+    """What unsigned numbers of zigzag mean, in which the sign is the last bit; `kind` is as wide as they are."""
+    return (zigzag >> 1 ^ -(zigzag & 1)).view(kind).astype(np.int64, copy=False)
 
 
 def read_fields(octets: Octets, starts: Int64s) -> Fields:
@@ -316,14 +343,13 @@ def read_fields(octets: Octets, starts: Int64s) -> Fields:
     timestamp_delta, at = read_varints(octets, at + 1)  # One byte of attributes, which no version uses.
     offset_delta, at = read_varints(octets, at)
     key_length, key_start = read_varints(octets, at)
-    _check_field("key", key_start, key_length, end)
-    value_length, value_start = read_varints(octets, key_start + np.maximum(key_length, 0))
-    _check_field("value", value_start, value_length, end)
-    header_count, headers_start = read_varints(octets, value_start + np.maximum(value_length, 0))
-    if ((header_count < 0) | (headers_start > end)).any():
-        raise MalformedRecords("a record's number of headers cannot be")
-    if ((headers_start != end) & (header_count == 0)).any():
-        raise MalformedRecords("a record ends before its length does")
+    value_length, value_start = read_varints(octets, _after_field("key", key_start, key_length, end))
+    header_count, headers_start = read_varints(octets, _after_field("value", value_start, value_length, end))
+    if header_count.any() or (headers_start != end).any():
+        if ((header_count < 0) | (headers_start > end)).any():
+            raise MalformedRecords("a record's number of headers cannot be")
+        if ((headers_start != end) & (header_count == 0)).any():
+            raise MalformedRecords("a record ends before its length does")
     return Fields(
         timestamp_delta,
         offset_delta,
@@ -337,9 +363,16 @@ def read_fields(octets: Octets, starts: Int64s) -> Fields:
     )
 
 
-def _check_field(name: str, start: Int64s, length: Int64s, end: Int64s) -> None:
-    if ((length < _NULL) | (length > end - start) | (start > end)).any():
+def _after_field(name: str, start: Int64s, length: Int64s, end: Int64s) -> Int64s:
+    """Where the fields end that begin at `start`: not behind the `end` of their records."""
+    if not length.size:
+        return start
+    least, most = length.min(), length.max()
+    after = start if most <= 0 else start + np.maximum(length, 0)
+    # A length can be so large that the sum would begin again from below.
+    if least < _NULL or most > _FIELD_BYTES_MAX or (after > end).any():
         raise MalformedRecords(f"a {name} does not fit into its record")
+    return after
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,12 +399,11 @@ def read_headers(octets: Octets, fields: Fields) -> HeaderFields:
     while left.size:
         end = fields.end[left]
         key_length, key_start = read_varints(octets, at)
-        _check_field("header's key", key_start, key_length, end)
+        after_key = _after_field("header's key", key_start, key_length, end)
         if (key_length < 0).any():
             raise MalformedRecords("a record header has no key")
-        value_length, value_start = read_varints(octets, key_start + key_length)
-        _check_field("header's value", value_start, value_length, end)
-        at = value_start + np.maximum(value_length, 0)
+        value_length, value_start = read_varints(octets, after_key)
+        at = _after_field("header's value", value_start, value_length, end)
         place = first_of[left] + number
         for array, values in zip(found, (key_start, key_length, value_start, value_length), strict=True):
             array[place] = values

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -320,6 +321,57 @@ def test_random_bytes_as_records_are_refused_or_read_like_the_plain_decoder(
     assert [row["value"] for row in rows] == [record.value for record in decode_batch(batch)]
 
 
+def varint(value: int) -> bytes:
+    """Of up to 70 bits, as protocol buffers have it, so that it can also be one that Kafka does not write."""
+    zigzag = value << 1 if value >= 0 else (-value << 1) - 1
+    out = bytearray()
+    while zigzag >= 0x80:
+        out.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    return bytes([*out, zigzag])
+
+
+# Each width, from both ends; the widths of one read are mixed or alike.
+widths = st.integers(0, 8).flatmap(lambda width: st.sampled_from((1, -1)).map(lambda sign: sign << 7 * width + 5))
+numbers = st.integers(-(2**63), 2**63 - 1) | widths | st.integers(-9000, 9000)
+
+
+@given(st.lists(numbers, max_size=8) | st.lists(st.integers(-8192, 8191)) | st.lists(st.integers(-64, 63)))
+def test_numbers_of_every_width_are_read(values: list[int]) -> None:
+    encoded = [varint(value) for value in values]
+    starts = np.cumsum([0, *map(len, encoded)])
+    octets = np.frombuffer(b"".join(encoded) + b"\xff", np.uint8)
+    found, after = records_module.read_varints(octets, starts[:-1])
+    assert found.dtype == after.dtype == np.int64
+    assert (found.tolist(), after.tolist()) == (values, starts[1:].tolist())
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ((0, 0, 30), "a key does not fit into its record"),
+        ((0, 0, -2), "a key does not fit into its record"),
+        ((0, 0, 2**63 - 1), "a key does not fit into its record"),
+        ((0, 0, -1, 2**63 - 1), "a value does not fit into its record"),
+        ((0, 0, -1, -2), "a value does not fit into its record"),
+        ((0, 0, -1, -1, -1), "a record's number of headers cannot be"),
+        ((0, 0, -1, -1, 0, 0), "a record ends before its length does"),
+        ((0, 0, -1, -1, 1, 2**63 - 1), "a header's key does not fit into its record"),
+        ((0, 0, -1, -1, 1, -1, 0), "a record header has no key"),
+        ((0, 0, -1, -1, 1, 0, 2**62), "a header's value does not fit into its record"),
+        ((2**77,), "a variable-length integer does not end"),
+    ],
+)
+def test_a_field_that_leaves_its_record_is_damage(fields: tuple[int, ...], text: str) -> None:
+    """Also where a position plus a length is more than 64 bits, and would begin again from below."""
+    record = b"\0" + b"".join(map(varint, fields)) + bytes(9)
+    batch = batch_of(1, 43)[:HEADER_SIZE] + varint(len(record)) + record
+    _LENGTH.pack_into(batch, 8, len(batch) - 12)
+    update_crc(batch, 0, len(batch))
+    with pytest.raises(RecordsError, match=f"^t-3 at offset 43: the records of a batch are damaged: {text}"):
+        read(batch)
+
+
 def test_batches_in_the_wrong_order() -> None:
     with pytest.raises(RecordsError, match=r"^t-3 at offset 2: a batch begins before the one before it ends"):
         read(batch_of(3) + batch_of(3, 2))
@@ -333,11 +385,11 @@ def test_many_batches_of_different_counts() -> None:
     assert rows_of(read(data).rows) == plain_rows(bytes(data))
 
 
-def varied_batch(inside: bytes = b"") -> bytearray:
+def varied_batch(inside: bytes = b"", base_offset: int = 70) -> bytearray:
     """Large, and of records that vary in length: it is divided."""
-    chooser = random.Random(1)
+    chooser = random.Random(base_offset)
     values = [inside + chooser.randbytes(chooser.randrange(200)) for _ in range(4000)]
-    return encode_batch([Record(value, b"k", NOW_MS, (("h", b"\0" * 9),)) for value in values], base_offset=70)
+    return encode_batch([Record(value, b"k", NOW_MS, (("h", b"\0" * 9),)) for value in values], base_offset=base_offset)
 
 
 def test_a_large_batch_of_records_that_vary_in_length_is_divided() -> None:
@@ -347,6 +399,19 @@ def test_a_large_batch_of_records_that_vary_in_length_is_divided() -> None:
     assert rows == plain_rows(data)
     ((_, _, parts),) = [call.args for call in walk.call_args_list]
     assert len(parts) > 20
+
+
+def test_large_batches_among_small_ones_are_divided() -> None:
+    batches = (batch_of(9), varied_batch(), varied_batch(b"", 4070), batch_of(300, 9000), varied_batch(b"", 12_000))
+    data = bytes(b"".join(batches))
+    with mock.patch("highwater.pipeline.kafka.records._walk", wraps=records_module._walk) as walk:
+        rows = rows_of(read(data).rows)
+    assert rows == plain_rows(data)
+    ((_, _, parts),) = [call.args for call in walk.call_args_list]
+    ends = np.cumsum([len(batch) for batch in batches])
+    found = np.bincount(np.searchsorted(ends, [part.start for part in parts], side="right"), minlength=len(batches))
+    assert found[[0, 3]].tolist() == [1, 1]
+    assert (found[[1, 2, 4]] > 20).all()
 
 
 def test_what_only_looks_like_a_record_divides_no_batch() -> None:
