@@ -18,7 +18,7 @@ from highwater.pipeline.source.offsets import ranges_between
 from highwater.pipeline.source.options import Options
 from highwater.pipeline.source.positions import Positions
 from highwater.pipeline.source.ranges import divide
-from highwater.pipeline.source.reading import read
+from highwater.pipeline.source.reading import keep_what_is_imported, read
 from highwater.pipeline.source.sampling import sizes_of
 from highwater.pipeline.source.sizes import split_by_bytes
 
@@ -37,6 +37,7 @@ class BatchReader(DataSourceReader):
             if (limit_bytes := self._options.max_bytes_per_partition) is not None:
                 ranges = split_by_bytes(ranges, limit_bytes, sizes_of(client, ranges))
         tasks = divide(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        keep_what_is_imported()
         return [InputPartition(each) for each in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

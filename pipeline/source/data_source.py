@@ -22,6 +22,7 @@ from highwater.pipeline.sink.options import EXACTLY_ONCE, read_sink_options
 from highwater.pipeline.sink.partition_transaction import BatchWriter, StreamWriter
 from highwater.pipeline.source.batch import BatchReader, FilteringBatchReader
 from highwater.pipeline.source.options import Options, read_options
+from highwater.pipeline.source.reading import keep_what_is_imported
 from highwater.pipeline.source.stream import StreamReader
 
 
@@ -41,6 +42,7 @@ class HighwaterDataSource(DataSource):
         columns = options.columns
         arrow = schema_of(columns) if options.formats is None else options.formats.schema_of(columns)
         schema: StructType = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
+        keep_what_is_imported()
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -28,12 +28,15 @@ def read(wanted: OffsetRange, options: Options) -> Iterator[Any]:
     try:
         yield from _rows(wanted, options)
     finally:
-        _keep_what_is_imported()
+        keep_what_is_imported()
 
 
 @cache
-def _keep_what_is_imported() -> None:
-    """Spark's worker (daemon.py) collects garbage after each task: 19 ms of CPU time for what is imported alone."""
+def keep_what_is_imported() -> None:
+    """Spark's workers (daemon.py) collect garbage after each task: 19 ms of CPU time for what is imported alone.
+
+    A query has three workers: one that makes the source, one that plans, and one that reads.
+    """
     gc.freeze()
 
 

@@ -17,9 +17,11 @@ from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import Progress
 from highwater.pipeline.progress.marker import to_marker
+from highwater.pipeline.source.batch import BatchReader
+from highwater.pipeline.source.data_source import HighwaterDataSource
 from highwater.pipeline.source.options import read_options
 from highwater.pipeline.source.positions import Positions
-from highwater.pipeline.source.reading import _keep_what_is_imported
+from highwater.pipeline.source.reading import keep_what_is_imported
 from highwater.pipeline.source.stream import JsonOffsets, StreamReader
 from tests.pipeline.source.topics import Topics, copied
 from tests.waiting import wait_until
@@ -99,12 +101,20 @@ def test_batches_follow_each_other_without_a_gap(topics: Topics, query: Any) -> 
     assert stream.reader.reportLatestOffset() == json.loads(stream.offset_log[-1])
 
 
-def test_a_worker_that_has_read_does_not_collect_what_it_has_imported(topics: Topics, query: Any) -> None:
-    topics.create("frozen")
-    topics.produce("frozen", 10)
+@pytest.mark.parametrize("work", ["schema", "plan", "read"])
+def test_a_worker_does_not_collect_what_it_has_imported(topics: Topics, query: Any, work: str) -> None:
+    topics.create(f"frozen-{work}")
+    topics.produce(f"frozen-{work}", 10)
+    options = {"kafka.bootstrap.servers": topics.address, "subscribe": f"frozen-{work}"}
     gc.unfreeze()
-    _keep_what_is_imported.cache_clear()
-    assert query("frozen", startingOffsets="earliest").batch()
+    keep_what_is_imported.cache_clear()
+    match work:
+        case "schema":
+            assert HighwaterDataSource(options).schema().names
+        case "plan":
+            assert BatchReader(read_options(options, is_stream=False)).partitions()
+        case _:
+            assert query(f"frozen-{work}", startingOffsets="earliest").batch()
     assert gc.get_freeze_count() > 10_000
     gc.unfreeze()
 
