@@ -22,6 +22,7 @@ from highwater.monitor.actions.acting import Actions
 from highwater.monitor.alerts.delivery import Deliverer
 from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.config import MonitorConfig, WebConfig
+from highwater.monitor.figures.findings import KAFKA
 from highwater.monitor.garbage import hold_less_memory
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.reader import HistoryReader
@@ -40,6 +41,7 @@ from highwater.monitor.web_server import App, address_of, metrics_app, server_of
 _NO_HISTORY: Final = "none"
 # A page changes threads a few times, and waits each time while figures of a tick are worked out: 5 ms without this.
 _SWITCH_S: Final = 0.001
+_POLL_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,18 @@ def _history(
     return writer, HistoryReader(database), [f"history: {database.shown}", *note]
 
 
+async def _tell_if_silent(monitor: Monitor) -> None:
+    """The pages say it too; who mistyped an address looks here first."""
+    while not (monitor.state().ticks or monitor.state().failed_ticks):
+        await asyncio.sleep(_POLL_S)
+    view = monitor.view()
+    if view is None or not view[0].brokers:
+        reason = monitor.state().error if view is None else view[0].sources[KAFKA].error
+        sys.stderr.write(
+            f"no answer yet: {reason.rstrip('. ')}; it is tried again every {monitor.state().tick_s:g} s\n"
+        )
+
+
 async def _run(parts: _Parts, listening: Callable[[str], None] | None) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -204,12 +218,13 @@ async def _run(parts: _Parts, listening: Callable[[str], None] | None) -> None:
     sys.stdout.flush()
     if listening is not None:
         listening(parts.first_address)
+    telling = asyncio.create_task(_tell_if_silent(parts.monitor))
     waiting = asyncio.create_task(ended.wait())
     await asyncio.wait([waiting, ticking, *tasks], return_when=asyncio.FIRST_COMPLETED)
     for server, _ in parts.servers:
         server.should_exit = True
-    ticking.cancel()
-    waiting.cancel()
+    for each in (ticking, telling, waiting):
+        each.cancel()
     await asyncio.gather(*tasks)  # a server that ended by itself says why
     with suppress(asyncio.CancelledError):
         await ticking  # and so does the monitor

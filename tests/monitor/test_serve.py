@@ -286,6 +286,7 @@ def test_with_a_user_and_tls_it_listens_on_every_address(tmp_path: Path) -> None
         with urllib.request.urlopen(f"{base}/login", timeout=60, context=context) as answer:  # noqa: S310
             assert "__Host-" in answer.headers["set-cookie"]
             assert "Secure" in answer.headers["set-cookie"]
+        wait_until(lambda: "no answer yet: broker 127.0.0.1:9 cannot" in (tmp_path / "log").read_text(), "the silence")
     swapped = ("--listen", "0", "--tls-certificate", key, "--tls-key", chain)
     broken = run("monitor", "serve", "-b", "a:1", "--data", tmp_path, *swapped)
     assert broken.returncode == EXIT_USAGE
