@@ -134,7 +134,7 @@ def _plan_document(directory: Path) -> Document:
     file, load = directory / PLAN_FILE, directory / LOAD_FILE
     try:
         plan = plan_of(file.read_text("utf-8"), str(file))
-        return plan_document(plan, load.read_text("utf-8") if load.is_file() else "")
+        return plan_document(plan, load.read_text("utf-8") if load.is_file() else "", str(load))
     except UsageError as error:
         fail(error)
     except (OSError, UnicodeDecodeError) as error:

@@ -27,6 +27,7 @@ from highwater.reports.page import Document
 from highwater.results.analysis.statement import command_of
 from highwater.studies.capacity.demand import Demand
 from highwater.studies.capacity.plan import AIMED_ERROR_RATIO, Plan
+from highwater.studies.capacity.stored import LOAD_FILE
 from highwater.studies.capacity.text import (
     amount_text,
     answer,
@@ -48,8 +49,8 @@ from highwater.studies.capacity.text import (
 _NEAR: Final = 0.8
 
 
-def plan_document(plan: Plan, load_text: str = "") -> Document:
-    """load_text: the load file, to show it; empty if nobody has it."""
+def plan_document(plan: Plan, load_text: str = "", load_file: str = LOAD_FILE) -> Document:
+    """load_text: the load file, to show it; empty if nobody has it. load_file: its place, for commands."""
     sections = [
         Section("why", "Why: what the busiest broker needs", _why(plan), nav="Why"),
         Section("change", "What would change it", _change(plan), nav="Changes"),
@@ -64,13 +65,13 @@ def plan_document(plan: Plan, load_text: str = "") -> Document:
     question = (
         "How many brokers does this load need?" if asked is None else f"Do {plural(asked, 'broker')} carry this load?"
     )
-    return Document(f"Plan: {plan.name}", question, meta, shown, [_answer(plan)], kind="capacity plan")
+    return Document(f"Plan: {plan.name}", question, meta, shown, [_answer(plan, load_file)], kind="capacity plan")
 
 
-def _answer(plan: Plan) -> Section:
+def _answer(plan: Plan, load_file: str) -> Section:
     is_doubtful = plan.origin is not None or misses_aim(plan) or not plan.predictions or beyond_measured(plan)
     tone: Tone = "bad" if not plan.fits else "warn" if is_doubtful else "good"
-    step = next_step(plan)
+    step = next_step(plan, load_file)
     items: list[tuple[str, Tone]] = [(as_sentence(answer(plan)), tone)]
     if plan.origin is not None:
         items.append((as_sentence(reference_text(plan, plan.origin)), "warn"))

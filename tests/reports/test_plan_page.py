@@ -164,3 +164,11 @@ def test_from_files_to_a_page(tmp_path: Path) -> None:
 
 def run(*words: str | Path) -> Result:
     return CliRunner().invoke(app, [*map(str, words)])
+
+
+def test_what_comes_next_names_the_load_file_beside_the_plan(tmp_path: Path) -> None:
+    (tmp_path / "shop.yaml").write_text(TEXT)
+    kept = tmp_path / "kept"
+    assert run("plan", tmp_path / "shop.yaml", "--out", kept).exit_code == 0
+    assert run("report", kept).exit_code == 0
+    assert f"highwater plan {kept}/load.yaml --measure 3min" in (kept / "report.html").read_text("utf-8")
