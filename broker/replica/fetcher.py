@@ -279,6 +279,12 @@ class Fetcher:
             ]
         else:
             named = list(self._changed.values())
+        # The one place that decides this: an offset in a request promises that all records below it are safe here.
+        for followed in named:
+            if not followed.replica.call_when_flushed(partial(self._flushed, followed)):
+                self._unflushed.add(followed)
+        if self._unflushed:
+            return
         self._changed.clear()
         topics: dict[UUID, list[FetchPartition]] = {}
         for followed in named:
@@ -415,8 +421,6 @@ class Fetcher:
             self._changed[followed.key] = followed
         if entry.records:
             self._changed[followed.key] = followed
-            if not replica.call_when_flushed(partial(self._flushed, followed)):
-                self._unflushed.add(followed)
 
     def _flushed(self, followed: _Followed) -> None:
         if followed in self._unflushed:

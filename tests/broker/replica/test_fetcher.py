@@ -575,18 +575,35 @@ def test_a_topic_made_anew_is_another_one(scene: Scene) -> None:
 
 def test_the_leader_is_told_of_no_record_before_it_is_flushed(scene: Scene) -> None:
     replica = Replica(0)
-    replica.is_kept = False
     scene.add(replica)
+    replica.is_kept = False
     scene.answer(records("55"))
     assert not scene.is_asking()
+    replica.is_kept = True
     replica.when_kept.pop()()
+    assert scene.asked()[0].fetch_offset == 2
+
+
+def test_a_leader_of_a_new_epoch_is_told_of_no_record_before_it_is_flushed(scene: Scene) -> None:
+    """The slow disk of the follower is still at the records that it has of the epoch before."""
+    replica = Replica(0)
+    scene.add(replica)
+    replica.is_kept = False
+    scene.answer(records("55"))
+    scene.fetchers.remove([replica])
+    replica.leader_epoch += 1
+    scene.add(replica)
+    assert not scene.is_asking()
+    replica.is_kept = True
+    for flushed in replica.when_kept:
+        flushed()
     assert scene.asked()[0].fetch_offset == 2
 
 
 def test_a_partition_that_goes_before_it_is_flushed_holds_up_nobody(scene: Scene) -> None:
     replica = Replica(0)
-    replica.is_kept = False
     scene.add(replica, Replica(1))
+    replica.is_kept = False
     scene.answer(records("55"))
     scene.fetchers.remove([replica])
     assert scene.is_asking()
@@ -662,13 +679,14 @@ def test_a_leader_that_closes_its_connection_is_told_of_until_it_answers(scene: 
 
 def test_a_leader_that_closes_its_connection_while_a_log_is_flushed_is_told_of(scene: Scene) -> None:
     replica = Replica(0)
-    replica.is_kept = False
     scene.add(replica)
+    replica.is_kept = False
     scene.answer(records("5"))
     scene.told.clear()
     assert not scene.is_asking()
     scene.fail(PeerFailure.CLOSED)
     assert scene.told == [("closed", LEADER)]
+    replica.is_kept = True
     replica.when_kept.pop()()
     assert scene.is_asking()
 
