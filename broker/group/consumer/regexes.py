@@ -32,14 +32,13 @@ def is_due(group: ConsumerGroup, refresh_interval_ms: int, now: Now) -> bool:
     That is so when one was never resolved, when there are new topics, and now and then, as what members may see can
     change; the first of a group at once.
     """
-    if not group.regex_counts:
-        return False
-    resolved_ms = [resolved.timestamp_ms for resolved in group.regexes.values()]
+    # A clock that was set back, or is behind that of the coordinator before, leaves times that are still to come.
+    resolved_ms = [at_ms for each in group.regexes.values() if (at_ms := each.timestamp_ms) <= now.wall_ms]
     elapsed_ms = now.wall_ms - max(resolved_ms, default=0)
-    if resolved_ms and 0 <= elapsed_ms < _LEAST_DISTANCE_MS:
+    if not group.regex_counts or (resolved_ms and elapsed_ms < _LEAST_DISTANCE_MS):
         return False
-    is_new = not group.regex_counts.keys() <= group.regexes.keys()
-    if not is_new and not group.has_new_topics and 0 <= elapsed_ms < refresh_interval_ms:
+    has_all = group.regex_counts.keys() <= group.regexes.keys()
+    if has_all and not group.has_new_topics and elapsed_ms < refresh_interval_ms:
         return False
     group.has_new_topics = False
     return True

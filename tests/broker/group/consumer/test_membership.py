@@ -46,6 +46,7 @@ class Members:
 
     def __init__(self) -> None:
         self.now_ms = 0
+        self.wall_clock_ahead_ms = 0
         self.partition_count = 2
         self.other_count = 0
         self.stores: list[Store] = []
@@ -71,7 +72,7 @@ class Members:
 
     @property
     def now(self) -> Now:
-        return Now(self.now_ms, 1_700_000_000_000 + self.now_ms)
+        return Now(self.now_ms, 1_700_000_000_000 + self.wall_clock_ahead_ms + self.now_ms)
 
     def do(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -434,3 +435,27 @@ def test_topics_of_regular_expressions_that_the_log_refuses_come_later(
     group.beat("a", 1)
     group.end_append()
     assert group.members.group.regexes.keys() == {"t.*"}
+
+
+def test_a_clock_that_is_set_back_has_regular_expressions_resolved_once() -> None:
+    group = Members()
+    epochs = dict.fromkeys("ab", 0)
+
+    def beat(**patterns: str) -> int:
+        """Returns how many batches that wrote."""
+        before = len(group.log)
+        for member_id, epoch in epochs.items():
+            fields: dict[str, Any] = {"topics": None, "regex": patterns[member_id]} if patterns else {}
+            answers = group.beat(member_id, epoch, **fields)
+            while group.stores:
+                group.end_append()
+            epochs[member_id] = answers[0].member_epoch
+        return len(group.log) - before
+
+    beat(a="t.*", b="u.*")
+    for _ in range(3):
+        group.advance(10_000)
+        beat()
+    assert group.members.group.regexes.keys() == {"t.*", "u.*"}
+    group.wall_clock_ahead_ms = -3_600_000
+    assert [beat() for _ in range(5)] == [1, 0, 0, 0, 0]
