@@ -161,12 +161,15 @@ class Checker:
     def acknowledged(self, key: TopicPartition, value: bytes, offset: int) -> None:
         """A producer was told, with acks=all, that a record is safe."""
         history = self.partition(key)
-        history.acknowledged[value] = offset
-        if offset >= 0 and history.values.get(offset) != value and not self.may_lose:
+        if offset >= 0 and history.values.get(offset) != value:
+            if self.may_lose:
+                history.lost += 1  # the leader did not know yet that another was elected uncleanly
+                return
             raise Violation(
                 f"{key[0]}-{key[1]}: {value!r} was acknowledged at offset {offset}, where "
                 f"{history.values.get(offset)!r} is committed (up to {history.end_offset})"
             )
+        history.acknowledged[value] = offset
 
     def consumed(self, key: TopicPartition, offset: int, value: bytes | None) -> None:
         history = self.partition(key)

@@ -67,6 +67,8 @@ class ClassicConsumer(GroupReader):
         self._phase = _Phase.JOINING
         self._is_asking = False
         self._is_revoking = False
+        self._joined_ms = NEVER_MS
+        """The coordinator knows since then, or later, what it had at its last join."""
         self._subscription_told: Subscription | None = None
         self._leads: Iterable[Any] = ()
         """The members that it leads, as it was told."""
@@ -97,6 +99,8 @@ class ClassicConsumer(GroupReader):
         """Told to the group once, and not at all by a static member: its session ends, or its instance comes back."""
         self._stop_using()
         self.is_gone = True
+        if self.instance_id is not None and self._is_asking:
+            self.checker.contested.add(self.instance_id)
         found = self.leader_of(COORDINATOR)
         if found is not None and not for_a_while:
             member = {"member_id": self.member_id, "group_instance_id": self.settings.instance_id, "reason": None}
@@ -198,6 +202,7 @@ class ClassicConsumer(GroupReader):
             elif answer.error_code is ErrorCode.none:
                 self.member_id, self.epoch = answer.member_id, answer.generation_id
                 self._subscription_told = asked
+                self._joined_ms = heard_ms
                 self._leads = answer.members if answer.leader == self.member_id else ()
                 self._phase = _Phase.SYNCING
                 self._beat_in(0)
@@ -255,7 +260,8 @@ class ClassicConsumer(GroupReader):
             (topic_ids[topic], index) for topic, indexes in given.partitions.items() for index in indexes
         )
         self.cluster.tell(f"{self.name} is told generation {self.epoch}: {sorted(map(shown, self._told))}")
-        self._is_heard(heard_ms)
+        # The time to give up what it is not told began with its join.
+        self._is_heard(self._joined_ms)
         self.checker.told(self, Told(self.epoch, self._told, heard_ms, heard_ms != NEVER_MS), self.cluster.world.now_ms)
         self._phase = _Phase.MEMBER
         for partition in sorted(self._told - self.owned):

@@ -25,6 +25,9 @@ class Watched(Protocol):
     revoking_since_ms: int
 
     @property
+    def instance_id(self) -> str | None: ...
+
+    @property
     def rebalance_timeout_ms(self) -> int: ...
 
     @property
@@ -64,6 +67,8 @@ class GroupChecker:
         self.committed: dict[TopicPartitionId, int] = {}
         """The latest offset whose commit was acknowledged."""
         self._tried: dict[TopicPartitionId, int] = {}
+        self.contested: set[str] = set()
+        """Instances that may be taken over any time, by a join that somebody sent who is gone."""
         self.handovers = 0
         """How often a partition went from one member to another."""
 
@@ -97,7 +102,9 @@ class GroupChecker:
         It may have been told to give partitions up by an answer that was lost.
         """
         life = self._lives.get(member)
-        if life is None or member.is_gone or now_ms >= life.heard_ms + self.session_timeout_ms:
+        if life is None or member.is_gone or member.instance_id in self.contested:
+            return False
+        if now_ms >= life.heard_ms + self.session_timeout_ms:
             return False
         since = [each for each in (member.asked_since_ms, member.revoking_since_ms) if each != NEVER_MS]
         return not since or now_ms < min(since) + member.rebalance_timeout_ms

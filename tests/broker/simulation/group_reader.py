@@ -96,6 +96,10 @@ class GroupReader(Client):
         self.process.call_later(self.settings.commit_every_ms, self._work)
 
     @property
+    def instance_id(self) -> str | None:
+        return self.settings.instance_id
+
+    @property
     def rebalance_timeout_ms(self) -> int:
         return self.settings.rebalance_timeout_ms
 
