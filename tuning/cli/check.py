@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import typer
@@ -18,6 +19,7 @@ from ..profiles import find_profile, knobs_of
 from ..trades import durability_trades
 from .documents import print_document
 from .options import (
+    THIS_HOST,
     HostOptions,
     JsonOption,
     ProfileOption,
@@ -76,6 +78,9 @@ def check(
         knobs = knobs_of(find_profile(profile), chosen_knobs(options.only, options.skip))
         named = accepted_risks(options.accept_risk)
         facts = facts_of(options.root)
+        for folder in options.data_dir or ():
+            if options.root == THIS_HOST and not Path(folder).is_dir():
+                typer.echo(f"note: --data-dir {folder}: not there, judged as if it were made now", err=True)
         reports = evaluate(facts, inputs, knobs, named=named)
     trades = tuple(str(trade) for trade in durability_trades(facts, inputs.data_dirs))
     if as_json:

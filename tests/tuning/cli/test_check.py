@@ -20,6 +20,12 @@ def test_exit_code_1_when_something_differs(tmp_path: Path) -> None:
         assert knob.id in result.stdout
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    told = f"note: --data-dir {tmp_path / 'none'}: not there"
+    assert told in invoke("check", "--only", "vm.swappiness", "--data-dir", str(tmp_path / "none")).stderr
+    assert invoke("check", "--only", "vm.swappiness", "--data-dir", str(tmp_path)).stderr == ""
+
+
 def test_exit_code_0_when_everything_is_as_recommended(tmp_path: Path) -> None:
     disks = (Disk("sda", "/data", mount_options="rw,noatime"),)
     make_host(tmp_path, sysctls={"vm.swappiness": "1"}, disks=disks)
