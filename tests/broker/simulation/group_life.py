@@ -188,7 +188,8 @@ class GroupLife:
     def stop(self) -> None:
         self._is_over = True
         self.members = [member for member in self.members if not member.is_gone]
-        if not self.members:
+        # The others may be taken over.
+        if all(member.instance_id in self.checker.contested for member in self.members):
             self._join()
         for member in self.members:
             member.process.resume()
