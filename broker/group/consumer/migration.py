@@ -45,7 +45,7 @@ from highwater.broker.group.consumer.schemas import (
 from highwater.broker.group.embedded import EmbeddedSubscription, read_assignment, read_subscription
 from highwater.broker.group.events import JoinRequest, Now, Protocol
 from highwater.broker.group.members import CONSUMER, GroupMember
-from highwater.broker.group.rebalance import GroupSettings
+from highwater.broker.group.rebalance import GroupSettings, GroupState
 
 _ECHOING: Final = ("sticky", "cooperative-sticky")
 """librdkafka's assignors that return to a member what it said of itself: the partitions that it had, and since when."""
@@ -92,7 +92,8 @@ def upgraded(classic: ClassicGroup, topics: Topics, max_size: int) -> list[Group
         assigned[member.member_id] = by_id(assignment.partitions, topics)
         owned[member.member_id] = by_id(subscription.owned, topics)
     names = frozenset[str]().union(*(member.topics for member in members.values()))
-    group_epoch = GroupEpoch(epoch, metadata_hash(names, topics))
+    # No hash calls for a target: members may read other topics since the generation of a rebalance that is not over.
+    group_epoch = GroupEpoch(epoch, metadata_hash(names, topics) if classic.state is GroupState.STABLE else 0)
     records = _records(classic.group_id, group_epoch, members, _with_owned(assigned, owned))
     if (size := size_of(map(encoded, records))) > MOST_BYTES_OF_CHANGE:
         most = MOST_BYTES_OF_CHANGE

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.group.assignors.known import ASSIGNORS
 from highwater.broker.group.classic import ClassicGroup
 from highwater.broker.group.consumer import target
+from highwater.broker.group.consumer.draft import has_other_topics
 from highwater.broker.group.consumer.event_queue import World
 from highwater.broker.group.consumer.events import ConsumerSettings, HeartbeatAnswer, HeartbeatRequest, KnownTopic
 from highwater.broker.group.consumer.group import ConsumerGroup
@@ -389,6 +390,22 @@ def test_who_may_be_removed_by_what_name(group: Members) -> None:
         group.do(group.members.leave([Leaver(member_id, instance_id)], lambda _: None, group.now))
         group.end_append()
         assert member_id not in group.members.group.members
+
+
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_a_rebalance_that_is_under_way_goes_on_in_a_consumer_group(is_under_way: bool) -> None:
+    """Its member has asked for other topics than those that it was given partitions of."""
+    request = JoinRequest("m", "consumer", (Protocol("range", subscription(["t"])),), 10_000, 60_000, None, "c", "/h")
+    member = GroupMember("m", request)
+    member.assignment = assignment({"t": [0, 1]})
+    group = Members()
+    classic = ClassicGroup.of_members("g", GroupSettings(0, 1000, str, GroupCounters()), 7, [member], group.now)
+    if is_under_way:
+        classic.join(request._replace(protocols=(Protocol("range", subscription(["t", "u"])),)), print, group.now)
+    upgraded = ConsumerMembership.upgraded(classic, group.world, group.now)
+    assert isinstance(upgraded, ConsumerMembership)
+    upgraded.group.is_metadata_stale = True
+    assert has_other_topics(upgraded.group, group.topic) == is_under_way
 
 
 def test_a_classic_group_that_cannot_become_a_consumer_group_goes_on() -> None:
