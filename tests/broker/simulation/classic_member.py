@@ -261,7 +261,7 @@ class ClassicConsumer(GroupReader):
         )
         self.cluster.tell(f"{self.name} is told generation {self.epoch}: {sorted(map(shown, self._told))}")
         # The time to give up what it is not told began with its join.
-        self._is_heard(self._joined_ms)
+        self._is_heard(heard_ms if self._joined_ms == NEVER_MS else self._joined_ms)
         self.checker.told(self, Told(self.epoch, self._told, heard_ms, heard_ms != NEVER_MS), self.cluster.world.now_ms)
         self._phase = _Phase.MEMBER
         for partition in sorted(self._told - self.owned):
