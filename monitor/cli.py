@@ -291,12 +291,12 @@ def remove_user(name: Name, bootstrap: Bootstrap = None, config: ConfigFile = No
 
 @contextmanager
 def _users(bootstrap: str | None, config: Path | None, data: Path | None, *, is_made: bool = False) -> Iterator[Users]:
-    """is_made: if the folder has no users yet, a place for them is made."""
+    """A folder that has no users yet gets a place for them if `is_made`, or if a file of a monitor names the folder."""
     from highwater.monitor.users import FILE_OF_USERS, users_in
 
     found = _data_config(bootstrap, config, data)
     folder = found.folder(os.environ)
-    if not is_made and not (folder / FILE_OF_USERS).exists():
+    if not (is_made or config or (folder / FILE_OF_USERS).exists()):
         raise UsageError(f"{folder}: no monitor keeps users there; name the folder that `monitor serve` prints")
     users = users_in(folder, found.web.issuer, has_local=found.web.has_local_users)
     try:

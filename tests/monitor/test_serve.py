@@ -355,6 +355,15 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
     assert done.stderr == f"error: --listen 127.0.0.1:{port}: cannot listen there: Address already in use; {way_out}\n"
 
 
+def test_a_monitor_that_has_not_run_yet_has_no_users(tmp_path: Path) -> None:
+    # The role of the playbooks asks it before the first start.
+    file = tmp_path / "monitor.yaml"
+    file.write_text(f"data: {tmp_path / 'data'}\nbootstrap_servers: 127.0.0.1:9092\n", "utf-8")
+    listed = run("monitor", "user", "list", "-c", file)
+    assert (listed.returncode, listed.stdout) == (0, ""), listed.stderr
+    assert listed.stderr.startswith("There are no users")
+
+
 def test_users_are_added_listed_and_removed(tmp_path: Path) -> None:
     (tmp_path / "password").write_text(f"{PASSWORD}\n")
     data = ("--data", tmp_path / "data")
