@@ -222,11 +222,15 @@ class SimulatedBroker:
         )
         self.node = parts.node
         self._dispatcher = Dispatcher(parts.node)
-        self._network.listen(self.host, self)
         process.call_later(_HOUSEKEEPING_MS, self._housekeeping)
         process.call_later(_CHECKPOINT_MS, self._checkpoint)
         parts.start()
-        member.start(parts.session_parts(), lambda: self._world.tell(f"{self.host} is registered"))
+        member.start(parts.session_parts(), self._registered)
+
+    def _registered(self) -> None:
+        # Before, a controller that still sees the last life's registration would be obeyed.
+        self._network.listen(self.host, self)
+        self._world.tell(f"{self.host} is registered")
 
     def _bring_into_cache(self, pieces: Sequence[FilePiece], done: Callable[[OSError | None], None]) -> None:
         self.cold_reads += 1

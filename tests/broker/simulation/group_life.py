@@ -85,7 +85,13 @@ class GroupLife:
         rolls = self._mixing_rng is not None and self._mixing_rng.random() < 0.2
         (self._roll if rolls else self.rng.choice(events))()
 
-    def _join(self, instance_id: str | None = None, *, is_classic: bool | None = None) -> None:
+    def _join(
+        self,
+        instance_id: str | None = None,
+        *,
+        is_classic: bool | None = None,
+        classic_subscription: Subscription | None = None,
+    ) -> None:
         if len(self.members) >= _MOST_MEMBERS:
             return
         rng = self.rng
@@ -94,8 +100,9 @@ class GroupLife:
             instance_id = f"instance{self._count}"
         if is_classic is None:
             is_classic = self._mixing_rng is not None and self._mixing_rng.random() < self._classic_share
+        subscription = self._subscription(is_classic=is_classic)
         settings = MemberSettings(
-            self._subscription(is_classic=is_classic),
+            (is_classic and classic_subscription) or subscription,
             instance_id,
             rebalance_timeout_ms=rng.choice((2000, 5000, _LONGEST_REBALANCE_MS)),
             revoke_ms=20 if self._is_over else rng.choice((0, 20, 500, 3000)),
@@ -158,14 +165,20 @@ class GroupLife:
             self._tell(f"{member.name} subscribes to {member.settings.subscription}")
 
     def _bounce(self) -> None:
-        """A static member goes and comes back with another member id, and maybe in another protocol."""
+        """A static member goes and comes back with another member id, and maybe in another protocol.
+
+        A classic group of Kafka does not notice if its subscription is another one then (ClassicGroup, state Stable).
+        """
         member = self._a_member()
         if member is None or member.settings.instance_id is None:
             return
         instance_id = member.settings.instance_id
         self._tell(f"{member.name} leaves for a while")
         member.leave(for_a_while=True)
-        self.cluster.world.call_later(self.rng.choice((100, 2000)), lambda: self._join(instance_id))
+        subscription = member.settings.subscription if isinstance(member, ClassicConsumer) else None
+        self.cluster.world.call_later(
+            self.rng.choice((100, 2000)), lambda: self._join(instance_id, classic_subscription=subscription)
+        )
 
     def _roll(self) -> None:
         """A member is started anew with the other protocol."""
