@@ -7,7 +7,7 @@ epoch, or one that lies so many above or below.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -15,9 +15,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.embedded import read_assignment
 from tests.broker.group.consumer_bytes import assignment, subscription
-from tests.waiting import wait_until
+from tests.broker.storytelling import Ask, Story
 
-DEADLINE_S: Final = 60.0
 PROPERTIES: Final = {
     "offsets.topic.num.partitions": 3,
     "transaction.state.log.num.partitions": 3,
@@ -28,26 +27,19 @@ _GROUPS: Final = ("alone", "mixed", "static", "txn", "simple")
 _TOO_MUCH: Final = "x" * 5000
 _REBALANCE_MS: Final = 300_000
 
-Ask = Callable[..., Any]
 
-
-class Story:
+class MixedStory(Story):
     def __init__(self, ask: Ask) -> None:
-        """`ask` takes the API, its version and its fields, and gives the decoded answer."""
-        self.lines: list[str] = []
-        self._ask = ask
+        super().__init__(ask, width=62)
         self._names: dict[str, str] = {}
         self._ids: dict[str, str] = {}
         self._epochs: dict[str, int] = {}
         """The last epoch of each member and, by its name, the first one of each group."""
         self.group = ""
 
-    def note(self, group: str, text: str) -> None:
+    def part(self, group: str, text: str) -> None:
         self.group = group
-        self.lines += ["", f"# {text}"]
-
-    def _tell(self, request: str, outcome: object) -> None:
-        self.lines.append(f"{request:<62} {outcome}")
+        self.note(text)
 
     def _epoch(self, member: str, distance: int) -> int:
         return self._epochs.get(member, self._epochs.get(self.group, 1)) + distance
@@ -61,9 +53,6 @@ class Story:
         distance = epoch - self._epochs.setdefault(self.group, epoch)
         return f"e{distance:+}" if distance else "e"
 
-    def _until(self, is_done: Callable[[], bool]) -> None:
-        wait_until(is_done, lambda: "\n".join(self.lines[-5:]), DEADLINE_S)
-
     def prepare(self) -> None:
         """The coordinators are there, and a topic `t` of two partitions."""
         self._until(self._has_topic)
@@ -74,15 +63,10 @@ class Story:
         self._until(lambda: self._begin().error_code is ErrorCode.none)
 
     def _has_topic(self) -> bool:
-        topic = {"name": "t", "num_partitions": 2, "replication_factor": 1, "assignments": (), "configs": ()}
-        self._ask("create_topics", 2, topics=[topic], timeout=30_000)
+        self._create_topic()
         (found,) = self._ask("metadata", 12, topics=[{"name": "t"}], allow_auto_topic_creation=False).topics
         self._topic_id = found.topic_id
         return not found.error_code and len(found.partitions) == 2
-
-    def _has_coordinator(self, key: str, kind: int) -> bool:
-        found: ErrorCode = self._ask("find_coordinator", 1, key=key, key_type=kind).error_code
-        return found is ErrorCode.none
 
     def _is_loaded(self, group: str) -> bool:
         (found,) = self._ask("offset_fetch", 8, groups=[{"group_id": group, "topics": None}]).groups
@@ -329,18 +313,18 @@ def _told(indexes: Sequence[int] | Any) -> str:
 
 def tell(ask: Ask) -> str:
     """All stories, as text."""
-    story = Story(ask)
+    story = MixedStory(ask)
     story.prepare()
     _alone(story)
     _mixed(story)
     _static(story)
     _simple(story)
     _transactional(story)
-    return "\n".join(story.lines).lstrip() + "\n"
+    return story.text
 
 
-def _alone(story: Story) -> None:
-    story.note("alone", "The one member of a classic group speaks as a consumer: it must join to be one.")
+def _alone(story: MixedStory) -> None:
+    story.part("alone", "The one member of a classic group speaks as a consumer: it must join to be one.")
     story.join()
     story.sync("c1", gives={"c1": [0, 1]})
     story.heartbeat("c1")
@@ -358,7 +342,7 @@ def _alone(story: Story) -> None:
     story.commit("c1", version=8)
     story.commit("c1", version=9)
 
-    story.note("alone", "And back.")
+    story.part("alone", "And back.")
     story.join("c1", [0, 1], kind="connect")
     story.join("c1", [0, 1])
     story.describe()
@@ -372,8 +356,8 @@ def _alone(story: Story) -> None:
     story.describe()
 
 
-def _mixed(story: Story) -> None:
-    story.note("mixed", "A consumer and a member of the classic protocol.")
+def _mixed(story: MixedStory) -> None:
+    story.part("mixed", "A consumer and a member of the classic protocol.")
     story.enter("m1")
     story.join()
     story.sync("c2")
@@ -387,7 +371,7 @@ def _mixed(story: Story) -> None:
     story.heartbeat("c2")
     story.describe()
 
-    story.note("mixed", "What is asked in the other protocol.")
+    story.part("mixed", "What is asked in the other protocol.")
     story.heartbeat("m1")
     story.sync("m1")
     for member in ("m1", "c2"):
@@ -412,8 +396,8 @@ def _mixed(story: Story) -> None:
     story.describe()
 
 
-def _static(story: Story) -> None:
-    story.note("static", "An instance that changes its protocol.")
+def _static(story: MixedStory) -> None:
+    story.part("static", "An instance that changes its protocol.")
     story.enter("m2")
     story.join(instance="s")
     story.heartbeat("c3", instance="s")
@@ -430,7 +414,7 @@ def _static(story: Story) -> None:
     story.beat("m3")
     story.describe()
 
-    story.note("static", "Who may be removed by what name.")
+    story.part("static", "Who may be removed by what name.")
     story.leave(("m3", "s"))
     story.leave(("nobody", "s"))
     story.leave(("m2", "s"))
@@ -442,8 +426,8 @@ def _static(story: Story) -> None:
     story.exit("m2")
 
 
-def _simple(story: Story) -> None:
-    story.note("simple", "A group that nobody is in.")
+def _simple(story: MixedStory) -> None:
+    story.part("simple", "A group that nobody is in.")
     story.list()
     story.commit(version=8, metadata=_TOO_MUCH)
     story.begin()
@@ -472,8 +456,8 @@ def _simple(story: Story) -> None:
     story.fetch()
 
 
-def _transactional(story: Story) -> None:
-    story.note("txn", "Of the TxnOffsetCommits of a transaction some are refused.")
+def _transactional(story: MixedStory) -> None:
+    story.part("txn", "Of the TxnOffsetCommits of a transaction some are refused.")
     for is_commit in (True, False):
         story.begin()
         story.commit_in_transaction({0: 5})
@@ -489,7 +473,7 @@ def _transactional(story: Story) -> None:
     story.end(is_commit=True)
     story.fetch(require_stable=True)
 
-    story.note("txn", "With members.")
+    story.part("txn", "With members.")
     story.enter("m6")
     story.join()
     story.begin()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.broker.group.mixed_answers import PROPERTIES, tell
 from tests.broker.running import running_broker
-from tests.broker.txn.answers import node_at
+from tests.broker.storytelling import node_at
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.4-mixed-groups.txt"
 

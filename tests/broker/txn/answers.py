@@ -8,7 +8,7 @@ Producer ids are told as p1, p2 ... in the order in which they come, as they dif
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -16,13 +16,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.admin.wire import Node
-from highwater.kafka.client.blocking import BlockingClient
-from highwater.kafka.client.settings import ClientSettings
 from tests.broker.handlers.harness import one_batch
-from tests.waiting import wait_until
+from tests.broker.storytelling import Ask, Story
 
-DEADLINE_S: Final = 60.0
 PROPERTIES: Final = {
     "transaction.state.log.num.partitions": 3,
     "offsets.topic.num.partitions": 3,
@@ -32,30 +28,16 @@ PROPERTIES: Final = {
 _UNKNOWN_ID: Final = 77_777
 _NO_ID, _NO_EPOCH = -1, -1
 
-Ask = Callable[..., Any]
 Producer = tuple[int, int]
 Partition = tuple[str, int]
 T0, T1, NOWHERE = ("t", 0), ("t", 1), ("nowhere", 0)
 
 
-def node_at(port: int) -> Node:
-    address = ("127.0.0.1", port)
-    return Node(0, address, BlockingClient(ClientSettings((address,), request_timeout_s=DEADLINE_S)))
-
-
-class Story:
+class TransactionStory(Story):
     def __init__(self, ask: Ask) -> None:
-        """`ask` takes the API, its version and its fields, and gives the decoded answer."""
-        self.lines: list[str] = []
-        self._ask = ask
+        super().__init__(ask, width=58)
         self._ids: dict[int, str] = {}
         self._names: dict[Producer, str] = {}
-
-    def _tell(self, request: str, outcome: object) -> None:
-        self.lines.append(f"{request:<58} {outcome}")
-
-    def note(self, text: str) -> None:
-        self.lines += ["", f"# {text}"]
 
     def _id(self, producer_id: int) -> str:
         return "-" if producer_id < 0 else self._ids.setdefault(producer_id, f"p{len(self._ids) + 1}")
@@ -71,21 +53,16 @@ class Story:
     def prepare(self) -> None:
         """The coordinators and their topics are there, and a topic `t` of two partitions."""
         self._until(self._has_topic)
-        self._until(lambda: self._has_coordinator("g", kind=0))
+        self._until(lambda: self._has_coordinator("g", 0))
         self._until(lambda: self._offset(require_stable=False)[0] is ErrorCode.none)
         for name in ("x", "y", "z"):
-            self._until(partial(self._has_coordinator, name, kind=1))
+            self._until(partial(self._has_coordinator, name, 1))
             self._until(partial(self._is_loaded, name))
         self._until(self._has_producer_ids)
 
     def _has_topic(self) -> bool:
-        topic = {"name": "t", "num_partitions": 2, "replication_factor": 1, "assignments": (), "configs": ()}
-        self._ask("create_topics", 2, topics=[topic], timeout=30_000)
+        self._create_topic()
         return all(entry.offset == 0 for entry in self._ends(0))
-
-    def _has_coordinator(self, key: str, *, kind: int) -> bool:
-        found: ErrorCode = self._ask("find_coordinator", 1, key=key, key_type=kind).error_code
-        return found is ErrorCode.none
 
     def _is_loaded(self, name: str) -> bool:
         found: ErrorCode = self._state(name).error_code
@@ -94,9 +71,6 @@ class Story:
     def _has_producer_ids(self) -> bool:
         answer = self._ask("init_producer_id", 4, transactional_id=None, transaction_timeout=1000)
         return bool(answer.error_code is ErrorCode.none)
-
-    def _until(self, is_done: Callable[[], bool]) -> None:
-        wait_until(is_done, lambda: "\n".join(self.lines[-5:]), DEADLINE_S)
 
     # The coordinator
 
@@ -340,7 +314,7 @@ def _text(partitions: Iterable[Partition]) -> str:
 
 def tell(ask: Ask) -> str:
     """The whole story, as text."""
-    story = Story(ask)
+    story = TransactionStory(ask)
     story.prepare()
     story.note("Nobody has begun.")
     nobody = (_UNKNOWN_ID, 0)
@@ -476,4 +450,4 @@ def tell(ask: Ask) -> str:
     story.mark((_UNKNOWN_ID, 0), T0, ("t", 8), NOWHERE, is_commit=True)
     story.producers()
     story.ends()
-    return "\n".join(story.lines).lstrip() + "\n"
+    return story.text

@@ -8,7 +8,8 @@ import pytest
 
 from highwater.broker.features import TRANSACTION_VERSION, UpgradeType
 from tests.broker.running import running_broker
-from tests.broker.txn.answers import PROPERTIES, node_at, tell
+from tests.broker.storytelling import node_at
+from tests.broker.txn.answers import PROPERTIES, tell
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-3.9-transactions.txt"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.broker.group.mixed_answers import PROPERTIES, tell
-from tests.broker.txn.answers import node_at
+from tests.broker.storytelling import node_at
 from tests.compat.apache_kafka.system_cases import start_kafka
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden" / "kafka-4.4-mixed-groups.txt"

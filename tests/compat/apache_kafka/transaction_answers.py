@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.broker.txn.answers import PROPERTIES, node_at, tell
+from tests.broker.storytelling import node_at
+from tests.broker.txn.answers import PROPERTIES, tell
 from tests.compat.apache_kafka.server import running_kafka, running_zookeeper
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden" / "kafka-3.9-transactions.txt"
