@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from prometheus_client.parser import text_string_to_metric_families
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from highwater.cli import app
 from highwater.common.child_process import HIGHWATER
@@ -366,11 +366,14 @@ def test_a_monitor_that_has_not_run_yet_has_no_users(tmp_path: Path) -> None:
 
 def test_users_are_added_listed_and_removed(tmp_path: Path) -> None:
     (tmp_path / "password").write_text(f"{PASSWORD}\n")
-    data = ("--data", tmp_path / "data")
+
+    def user(*arguments: str) -> Result:
+        return CliRunner().invoke(app, ["monitor", "user", *arguments, "--data", str(tmp_path / "data")])
+
     for name, role in (("ada", "admin"), ("bob", "viewer")):
-        done = run("monitor", "user", "add", name, "--role", role, "--password-file", tmp_path / "password", *data)
-        assert (done.returncode, done.stderr) == (0, "")
-    assert run("monitor", "user", "list", *data).stdout == "ada\tadmin\nbob\tviewer\n"
-    assert run("monitor", "user", "remove", "bob", *data).returncode == 0
-    assert run("monitor", "user", "list", *data).stdout == "ada\tadmin\n"
-    assert run("monitor", "user", "remove", "bob", *data).stderr == "error: There is no user 'bob'.\n"
+        done = user("add", name, "--role", role, "--password-file", str(tmp_path / "password"))
+        assert (done.exit_code, done.stderr) == (0, "")
+    assert user("list").stdout == "ada\tadmin\nbob\tviewer\n"
+    assert user("remove", "bob").exit_code == 0
+    assert user("list").stdout == "ada\tadmin\n"
+    assert user("remove", "bob").stderr == "error: There is no user 'bob'.\n"
