@@ -32,7 +32,7 @@ from highwater.monitor.oidc.login import CALLBACK_PATH, OidcLogin
 from highwater.monitor.oidc.settings import check_extra
 from highwater.monitor.serving import Monitor, Source
 from highwater.monitor.sources import WithZooKeeper, client_of, source_of, zookeeper_of
-from highwater.monitor.users import users_in
+from highwater.monitor.users import has_users, users_in
 from highwater.monitor.web.app import make_app
 from highwater.monitor.web.base_path import with_base_path
 from highwater.monitor.web.site import LOOPBACK_NAMES, Settings, bind_problem
@@ -77,11 +77,16 @@ async def _serve(
 def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str], stack: ExitStack) -> _Parts:
     folder = config.folder(environment)
     oidc = _oidc(config.web)
-    users = users_in(folder, config.web.issuer, has_local=config.web.has_local_users)
-    stack.callback(users.close)
-    _check_binding(config, has_users=not users.is_empty() or oidc is not None)
+    # What can be refused is, before there is a folder: nobody would look for it.
+    has_any = oidc is not None or has_users(folder, config.web.issuer, has_local=config.web.has_local_users)
+    _check_binding(config, has_users=has_any)
     token = _token(config)
     listening = stack.enter_context(listening_at(config.web.listen, "--listen"))
+    own_listening = None
+    if config.metrics.listen is not None:
+        own_listening = stack.enter_context(listening_at(config.metrics.listen, "metrics.listen"))
+    users = users_in(folder, config.web.issuer, has_local=config.web.has_local_users)
+    stack.callback(users.close)
     writer, reader, notes = _history(config, folder, stack)
     scheme = "https" if config.web.tls_certificate is not None else "http"
     base = config.web.base_path
@@ -129,11 +134,10 @@ def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str]
     if oidc is not None:
         redirects = ", ".join(f"{each}{base}{CALLBACK_PATH}" for each in _browser_addresses(config.web, listening))
         lines.append(f"login by {oidc.settings.issuer}, which must allow the redirect to {redirects}")
-    if config.metrics.listen is not None:
-        own = stack.enter_context(listening_at(config.metrics.listen, "metrics.listen"))
+    if own_listening is not None:
         metrics = metrics_app(monitor, has_partitions=config.metrics.has_partitions, token=token)
-        servers.append((server_of(metrics, replace(config.web, proxies=())), own))
-        lines.append(f"metrics: {scheme}://{address_of(own)}/metrics")
+        servers.append((server_of(metrics, replace(config.web, proxies=())), own_listening))
+        lines.append(f"metrics: {scheme}://{address_of(own_listening)}/metrics")
     return _Parts(monitor, tuple(servers), (*lines, f"data: {folder}", *notes), first_address)
 
 

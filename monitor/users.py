@@ -447,6 +447,17 @@ class Users:
                 raise
 
 
+def has_users(folder: Path, issuer: str, *, has_local: bool) -> bool:
+    """Whether somebody may log in. Makes no folder. Raises UsageError."""
+    if not (folder / FILE_OF_USERS).exists():
+        return False
+    users = users_in(folder, issuer, has_local=has_local)
+    try:
+        return not users.is_empty()
+    finally:
+        users.close()
+
+
 def users_in(folder: Path, issuer: str, *, has_local: bool) -> Users:
     """Open the users of a data folder, which is made if it is missing. Raises UsageError."""
     try:

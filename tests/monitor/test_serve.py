@@ -334,7 +334,7 @@ def test_what_cannot_work_is_one_line_and_status_2(
     monkeypatch.setattr(serve_command, "hold_less_memory", lambda: None)
     monkeypatch.setattr(serve_command, "log_to_standard_error", lambda level: None)
     given = [argument.format(data=tmp_path) for argument in arguments]
-    with_data = ["--data", str(tmp_path)] if given[0] in ("serve", "export") and len(given) > 3 else []
+    with_data = ["--data", str(tmp_path / "none")] if given[0] == "serve" and len(given) > 3 else []
     done = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["monitor", *given, *with_data])
     assert done.exit_code == EXIT_USAGE, done.stderr
     assert done.stdout == ""
@@ -349,10 +349,11 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = run("monitor", "serve", "-b", "a:1", "--data", tmp_path, "--listen", str(port))
+        done = run("monitor", "serve", "-b", "a:1", "--data", tmp_path / "new", "--listen", str(port))
     way_out = "name another port, or 0 for a free one"
     assert done.returncode == EXIT_USAGE
     assert done.stderr == f"error: --listen 127.0.0.1:{port}: cannot listen there: Address already in use; {way_out}\n"
+    assert not (tmp_path / "new").exists(), "no data is left of a monitor that never ran"
 
 
 def test_a_monitor_that_has_not_run_yet_has_no_users(tmp_path: Path) -> None:
