@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Any, Final
@@ -20,13 +20,15 @@ _INTERVAL_S: Final = 10.0
 
 
 class Display:
-    """Progress is one line for each flow: rewritten in place on a terminal, else printed every ten seconds."""
+    """Progress is one line for each flow: rewritten in place on a terminal, else each new one after ten seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
         self._out = Console(soft_wrap=True, highlight=False)
         self._error = Console(stderr=True, soft_wrap=True, highlight=False)
         self._lines: dict[str, str] = {}
-        self._printed_s: dict[str, float] = {}
+        self._printed: dict[str, tuple[float, str]] = {}
+        """When a line of a flow was printed last, and which."""
         self._live: Live | None = None
 
     def live(self) -> AbstractContextManager[object]:
@@ -43,15 +45,17 @@ class Display:
         self._lines[flow] = line
         if self._live is not None:
             return
-        now_s = time.monotonic()
-        if now_s - self._printed_s.get(flow, -_INTERVAL_S) >= _INTERVAL_S:
-            self._printed_s[flow] = now_s
+        now_s = self._now_s()
+        printed_s, printed = self._printed.get(flow, (-_INTERVAL_S, ""))
+        if now_s - printed_s >= _INTERVAL_S and line != printed:
+            self._printed[flow] = now_s, line
             self._error.print(Text(line))
 
     def last_progress(self) -> None:
         """Leave the last line of each flow on the screen."""
-        for line in self._lines.values():
-            self._error.print(Text(line, style="dim"))
+        for flow, line in self._lines.items():
+            if line != self._printed.get(flow, (0.0, ""))[1]:
+                self._error.print(Text(line, style="dim"))
 
     def step(self, text: str) -> None:
         self._error.print(Text(one_line(text), style="dim"))

@@ -111,7 +111,7 @@ class FlowProgress:
         """`per_minute: batch 3, 12,000 rows (24,000/s), lag 0, watermark 2026-01-01T00:00:50Z`."""
         if self.last_batch is None:
             return f"{self.name}: waits for its first batch"
-        parts = [f"batch {self.last_batch}", f"{count_text(self.rows_in)} rows ({rate_text(self.rows_per_s)})"]
+        parts = [f"{plural(self.rows_in, 'row')} up to batch {self.last_batch} ({rate_text(self.rows_per_s)})"]
         parts.append(f"lag {NONE if self.lag is None else count_text(self.lag)}")
         if self.state_rows is not None:
             parts.append(f"rows in state: {count_text(self.state_rows)}")

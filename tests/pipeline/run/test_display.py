@@ -1,4 +1,4 @@
-"""Values of rows as the text of a cell."""
+"""Values of rows as the text of a cell, and which lines of progress are printed where there is no terminal."""
 
 from __future__ import annotations
 
@@ -35,3 +35,13 @@ def test_a_value_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> Non
     out, err = capsys.readouterr()
     assert r"a\x1b[2J\rb" in out
     assert not set("\x1b\r\u202e") & set(out + err)
+
+
+def test_no_line_of_progress_is_printed_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = iter((0, 6, 12, 18, 24, 30, 36))
+    display = Display(lambda: next(seconds))
+    for rows in (0, 0, 1, 1, 1, 2, 3):
+        display.progress("keep", f"keep: {rows} rows")
+    display.last_progress()
+    printed = capsys.readouterr().err.splitlines()
+    assert printed == ["keep: 0 rows", "keep: 1 rows", "keep: 2 rows", "keep: 3 rows"]

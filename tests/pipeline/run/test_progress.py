@@ -29,7 +29,7 @@ def test_reports_are_counted_once() -> None:
     assert progress.add([first, second])
     assert not progress.add([first, second])
     assert (progress.rows_in, progress.batches, progress.last_batch) == (1500, 2, 1)
-    assert progress.line() == "keep: batch 1, 1,500 rows (1,000/s), lag 2"
+    assert progress.line() == "keep: 1,500 rows up to batch 1 (1,000/s), lag 2"
 
 
 def test_an_idle_report_keeps_the_rate_and_is_no_batch() -> None:
@@ -47,7 +47,7 @@ def test_state_watermark_and_late_rows_are_in_the_line() -> None:
     watermark = {"watermark": "2026-01-05T08:59:50.000Z"}
     progress.add([report(0, 10, 1, stateOperators=operators, eventTime=watermark, sources=[])])
     assert progress.line() == (
-        "keep: batch 0, 10 rows (20/s), lag –, rows in state: 13, dropped as late: 3 groups of rows, "
+        "keep: 10 rows up to batch 0 (20/s), lag –, rows in state: 13, dropped as late: 3 groups of rows, "
         "watermark 2026-01-05T08:59:50Z"
     )
 
