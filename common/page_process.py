@@ -1,4 +1,4 @@
-"""The page of a run that goes on, as the run sees it: a child at the lowest priority serves it."""
+"""The page of a run that goes on, as the run sees it: a child that serves it at the lowest priority."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from .listen_address import LOOPBACK, ListenAddress, listening_at
 _VARIABLE: Final = "HIGHWATER_WATCH"
 # It writes the report of the run, at the lowest priority, and lets open pages fetch it.
 _END_WITHIN_S: Final = 120.0
-_LOWEST_PRIORITY: Final = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,6 @@ class PageProcess:
             # A Ctrl-C at the terminal is for the run, whose end the page still shows.
             start_new_session=True,
         )
-        os.setpriority(os.PRIO_PROCESS, self._process.pid, _LOWEST_PRIORITY)
         if sys.stderr.isatty() and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
             webbrowser.open(self._address.link)
         self._address.listening.close()

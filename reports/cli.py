@@ -252,7 +252,6 @@ def watch(
     from highwater.common.page_process import PageAddress
     from highwater.reports.watch.serving import WatchedRun, serve
 
-    os.nice(19)
     try:
         run = WatchedRun(directory)
         address = PageAddress.inherited()
