@@ -38,6 +38,13 @@ SILENT_AFTER_TICKS: Final = 6
 _NAMES_SHOWN: Final = 3
 KAFKA: Final = "kafka"
 _CONTROLLERS: Final = "kafka_controller_kafkacontroller_activecontrollercount"
+_DOES: Final = {
+    LagVerdict.WARN: "falls behind",
+    LagVerdict.LOSS: "has lost records",
+    LagVerdict.REWIND: "was set back",
+    LagVerdict.STALL: "is stalled",
+    LagVerdict.STOP: "has stopped",
+}
 _KIND_RANKS: Final = {kind: rank for rank, kind in enumerate(FindingKind)}
 
 
@@ -143,9 +150,9 @@ def _of_sources(snapshot: Snapshot, tick_ms: int) -> Iterator[Finding]:
 def _of_another_cluster(snapshot: Snapshot, source: SourceState) -> str:
     at = datetime.fromtimestamp((source.as_of_ms or 0) / 1000, UTC)
     return (
-        f"Another cluster, {snapshot.other_cluster_id}, answers at the addresses of this one, {snapshot.cluster_id}: "
-        f"its data is ignored, and what is shown is from {at:%Y-%m-%d %H:%M:%S} UTC. Start the monitor again, with "
-        "another --data, to watch the other one."
+        f"Another cluster answers at the addresses of this one: {snapshot.other_cluster_id} in place of "
+        f"{snapshot.cluster_id}. Its data is ignored; what is shown is from {at:%Y-%m-%d %H:%M:%S} UTC. Start the "
+        "monitor again, with another --data, to watch the other one."
     )
 
 
@@ -182,21 +189,26 @@ def _of_controller(snapshot: Snapshot) -> Iterator[Finding]:
 def _of_partitions(totals: Totals, topics: Mapping[str, TopicFigures]) -> Iterator[Finding]:
     health = totals.health
     kinds = (
-        (FindingKind.PARTITIONS_OFFLINE, Level.ERROR, "offline", "no leader: clients cannot read or write there"),
+        (
+            FindingKind.PARTITIONS_OFFLINE,
+            Level.ERROR,
+            "offline",
+            "{have} no leader: clients cannot read or write there ({where})",
+        ),
         (
             FindingKind.UNDER_MIN_ISR,
             Level.ERROR,
             "under_min_isr",
-            "fewer replicas in sync than min.insync.replicas: writes with acks=all are rejected there",
+            "{reject} writes with acks=all: fewer replicas are in sync than min.insync.replicas ({where})",
         ),
-        (FindingKind.UNDER_REPLICATED, Level.WARN, "under_replicated", "replicas out of sync"),
+        (FindingKind.UNDER_REPLICATED, Level.WARN, "under_replicated", "{have} replicas out of sync: {where}"),
     )
     for kind, level, name, what in kinds:
         count: int = getattr(health, name)
         if count:
-            where = [row.name for row in topics.values() if getattr(row.health, name)]
-            verb = "has" if count == 1 else "have"
-            sentence = f"{plural(count, 'partition')} {verb} {what} ({_named(where, 'topic')})."
+            where = _named([row.name for row in topics.values() if getattr(row.health, name)], "topic")
+            have, reject = ("has", "rejects") if count == 1 else ("have", "reject")
+            sentence = f"{plural(count, 'partition')} {what.format(have=have, reject=reject, where=where)}."
             yield Finding(kind, level, "", sentence, count)
 
 
@@ -251,7 +263,7 @@ def _of_broker(snapshot: Snapshot, row: BrokerFigures, sharing: tuple[int, ...] 
         yield Finding(FindingKind.SOURCE_SILENT, level, subject, sentence)
     for directory in broker.directories:
         if directory.error:
-            sentence = f"Log directory {directory.path} of {where} is offline: {_clause(directory.error)}"
+            sentence = f"A log directory of {where} is offline: {directory.path}: {_clause(directory.error)}"
             yield Finding(FindingKind.LOG_DIRECTORY_OFFLINE, Level.ERROR, f"{subject} {directory.path}", sentence)
     if sharing is None:
         yield from _of_disk(row, subject, f"{which} has", where)
@@ -271,7 +283,7 @@ def _of_disk(row: BrokerFigures, subject: str, who_has: str, where: str) -> Iter
         yield Finding(FindingKind.DISK_FULL, level, subject, sentence, percent, is_near=percent >= DISK_WARN_PERCENT)
     elif full_ms is not None and full_ms < DISK_FULL_WARN_MS * _NEAR:
         level = Level.ERROR if full_ms < DISK_FULL_ERROR_MS else Level.WARN
-        sentence = f"A disk of {where} will be full in {wait_text(full_ms / 1000)} at the present rate."
+        sentence = f"A disk will be full in {wait_text(full_ms / 1000)} at the present rate: that of {where}."
         is_near = full_ms >= DISK_FULL_WARN_MS
         yield Finding(FindingKind.DISK_FULL, level, subject, sentence, full_ms, is_near)
 
@@ -280,14 +292,16 @@ def _of_group(row: GroupFigures) -> Iterator[Finding]:
     subject = f"group {row.name}"
     if row.level.rank >= Level.WARN.rank:
         kind = FindingKind.RECORDS_LOST if row.verdict is LagVerdict.LOSS else FindingKind.LAG
-        sentence = f"Group {row.name}, {row.sentence}"
+        sentence = f"Group {row.name} {_DOES[row.verdict]}. {row.sentence}"
         yield Finding(kind, row.level, subject, sentence, row.lost if kind is FindingKind.RECORDS_LOST else row.lag)
     eta = row.loss_eta_ms
     if eta is None or row.level is Level.UNKNOWN or eta >= LOSS_WARN_MS * _NEAR:
         return
     if row.catch_up_ms is None or row.never_catches_up or row.catch_up_ms > eta:
         level = Level.ERROR if eta < LOSS_ERROR_MS else Level.WARN
-        sentence = f"In {wait_text(eta / 1000)}, retention will delete records that group {row.name} has not read."
+        sentence = (
+            f"Group {row.name} will lose records in {wait_text(eta / 1000)}: retention deletes what it has not read."
+        )
         yield Finding(FindingKind.RETENTION_LOSS, level, subject, sentence, eta, is_near=eta >= LOSS_WARN_MS)
 
 

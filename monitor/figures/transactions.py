@@ -138,11 +138,13 @@ def _sentence(
     each: OpenTransaction, verdict: TransactionVerdict, since_ms: int, limit_ms: int, groups: tuple[str, ...]
 ) -> str:
     where = partition_name(each.topic, each.partition)
-    begins = f"{_who(each)} is open in {where} since {_clock(since_ms)}"
+    who = f"Transaction {each.transactional_id}" if each.transactional_id else "A transaction"
+    producer = f"producer {each.producer_id}, epoch {each.producer_epoch}"
+    begins = f"{who} is open in {where}: since {_clock(since_ms)}, by {producer}"
     coordinator = f"its coordinator, broker {each.coordinator}, "
     match verdict:
         case TransactionVerdict.HANGING:
-            says = "and no coordinator knows it there: nothing will end it."
+            says = "and no coordinator knows it there, so that nothing will end it."
         case TransactionVerdict.LATE:
             says = (
                 f"and {coordinator}should have ended it after {wait_text(limit_ms / 1000)}; there it is {each.state}. "
@@ -159,11 +161,6 @@ def _sentence(
             unknown = "No coordinator knows it there" if each.is_known is False else "No coordinator reported it"
             says = f"not longer than a transaction may take. {unknown}."
     return f"{begins}, {says}{_waiting(groups)}"
-
-
-def _who(each: OpenTransaction) -> str:
-    name = f" {each.transactional_id}" if each.transactional_id else ""
-    return f"Transaction{name} (producer {each.producer_id}, epoch {each.producer_epoch})"
 
 
 def _waiting(groups: tuple[str, ...]) -> str:

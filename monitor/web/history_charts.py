@@ -112,9 +112,8 @@ class Section:
 @dataclass(frozen=True, slots=True)
 class Spark:
     title: str
-    newest: str
-    when: str
-    """The time of `newest`."""
+    note: str
+    """Its newest value, and the highest, as a small chart has no axis."""
     drawing: Markup
 
 
@@ -212,7 +211,8 @@ def sparklines(call: Call, seen: Seen) -> tuple[list[Spark], str]:
             when = _when(line, seen)
             newest, most = words.amount(line.known[-1], line.unit), words.amount(line.top, line.unit)
             drawing = spark(line, span, happened.marks, f"{time}: at most {most}, {newest} {when}")
-            sparks.append(Spark(line.title, newest, when, drawing))
+            note = f"{newest} {when}" + (f", at most {most}" if most != newest else "")
+            sparks.append(Spark(line.title, note, drawing))
     return sparks, time
 
 

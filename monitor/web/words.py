@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Final
 
@@ -39,8 +40,19 @@ VERDICT_WORDS: Final = {
     LagVerdict.STALL: "stalled",
     LagVerdict.STOP: "stopped",
 }
+_CLAUSE_END: Final = re.compile(r"[:;.](?= )")
 _STEADY: Final = "→ steady"
 LEVEL_CLASSES: Final = {Level.OK: "good", Level.UNKNOWN: "unknown", Level.WARN: "warn", Level.ERROR: "bad"}
+
+
+def headline(sentence: str, subject: str = "") -> tuple[str, str]:
+    """The first clause of a sentence, which is short enough for large type on a phone, and the rest.
+
+    subject: what the sentence may begin with, such as `group NAME`: a name may have any sign.
+    """
+    begin = len(subject) if sentence[1 : len(subject)] == subject[1:] else 0
+    found = _CLAUSE_END.search(sentence, begin)
+    return (sentence[: found.start()], sentence[found.end() + 1 :]) if found else (sentence.removesuffix("."), "")
 
 
 def count(value: float | None) -> str:

@@ -22,6 +22,7 @@ from highwater.monitor.model import (
     Snapshot,
     SourceState,
 )
+from highwater.monitor.web.words import headline
 from tests.monitor.clusters import (
     GIB,
     HOSTILE_NAMES,
@@ -64,6 +65,11 @@ def ticks(
 
 
 READER = member("billing-1", KEY)
+
+
+def has_short_headlines(figures: Figures) -> bool:
+    """Two lines of large type on a phone."""
+    return all(len(headline(each.sentence, each.subject)[0]) <= 60 for each in figures.findings)
 
 
 def kinds(figures: Figures) -> list[FindingKind]:
@@ -154,6 +160,7 @@ def test_the_worst_thing_is_said_first() -> None:
         FindingKind.UNDER_MIN_ISR,
         FindingKind.UNDER_REPLICATED,
     ]
+    assert has_short_headlines(figures)
     health = figures.totals.health
     assert (health.offline, health.under_min_isr, health.at_min_isr, health.under_replicated) == (1, 1, 1, 3)
     assert figures.topics["orders"].level is Level.ERROR
@@ -211,6 +218,7 @@ def test_what_is_wrong_with_brokers_is_found(changed: Mapping[str, object], kind
     figures = derive([replace(snapshot(), **changed)])  # type: ignore[arg-type]
     assert kinds(figures) == [kind]
     assert figures.sentence == figures.findings[0].sentence
+    assert has_short_headlines(figures)
 
 
 def test_a_disk_that_is_nearly_full_is_near_before_it_is_told() -> None:
@@ -247,13 +255,15 @@ def test_a_disk_that_fills_says_when() -> None:
     made = [snapshot(number=number, brokers=[broker(0, usable=60 * GIB - number * GIB)]) for number in range(12)]
     figures = derive(made)
     assert figures.brokers[0].disk_full_ms == pytest.approx(49 * TICK_MS)
-    assert figures.sentence == "A disk of broker 0 (broker-0:9092) will be full in 12 min 15 s at the present rate."
+    assert figures.sentence == (
+        "A disk will be full in 12 min 15 s at the present rate: that of broker 0 (broker-0:9092)."
+    )
 
 
 def test_a_group_that_stops_is_found_if_it_was_seen_to_read() -> None:
     figures = derive(ticks(12, members=(READER,), dies_at=5))
     assert figures.groups["billing"].verdict is LagVerdict.STOP
-    assert figures.sentence.startswith("Group billing, orders-0: No consumer reads: 9,000 records are unread")
+    assert figures.sentence.startswith("Group billing has stopped. orders-0: No consumer reads: 9,000 records are un")
     assert figures.topics["orders"].worst_lag_level is Level.ERROR
     assert figures.topics["orders"].worst_lag == 9_000
 
@@ -304,6 +314,7 @@ def test_retention_that_will_take_unread_records_says_when() -> None:
     row = figures.groups["billing"]
     assert row.loss_eta_ms == pytest.approx((10_000 - 300 * 20) / 20 * 1000)
     assert FindingKind.RETENTION_LOSS in kinds(figures)
+    assert has_short_headlines(figures)
     lost = derive(ticks(60, consumed=0, deleted=300, members=(READER,)))
     assert lost.groups["billing"].lost == 300 * 59 - 10_000
     assert kinds(lost)[0] is FindingKind.RECORDS_LOST

@@ -92,8 +92,8 @@ def test_a_hanging_transaction_is_told_with_all_that_is_needed_to_end_it() -> No
     )
     assert row.command == command
     assert row.sentence == (
-        "Transaction (producer 4711, epoch 3) is open in orders-0 since 2026-09-21 14:13:20 UTC, and no coordinator "
-        "knows it there: nothing will end it. Group billing stands there, and cannot read past it."
+        "A transaction is open in orders-0: since 2026-09-21 14:13:20 UTC, by producer 4711, epoch 3, and no "
+        "coordinator knows it there, so that nothing will end it. Group billing stands there, and cannot read past it."
     )
     (finding,) = [each for each in figures.findings if each.kind is FindingKind.HANGING_TRANSACTION]
     assert (finding.level, finding.subject) == (Level.WARN, "transaction of producer 4711, epoch 3")

@@ -304,7 +304,8 @@ def test_nothing_is_taken_of_another_cluster_at_the_same_addresses(
             assert ends(found) == [None, None]
             assert found.sources["kafka"].as_of_ms == before.sources["kafka"].as_of_ms
             (finding,) = [each for each in derive([before, found]).findings if each.level is Level.ERROR]
-            assert finding.sentence.startswith("Another cluster, other, answers at the addresses of this one, fake: ")
+            begin = "Another cluster answers at the addresses of this one: other in place of fake. "
+            assert finding.sentence.startswith(begin)
         (event,) = events_between(before, during[0])
         assert (event.kind, event.before, event.after) == (EventKind.OTHER_CLUSTER, "fake", "other")
         assert events_between(during[0], during[1]) == []

@@ -450,7 +450,8 @@ def test_the_overview_says_of_each_group_once_what_is_wrong(tmp_path: Path) -> N
         for name, row in figures.groups.items()
     }
     findings = tuple(
-        Finding(FindingKind.LAG, Level.ERROR, f"group {name}", f"Group {name}, Nobody reads {name}.") for name in rows
+        Finding(FindingKind.LAG, Level.ERROR, f"group {name}", f"Group {name} has stopped. Nobody reads {name}.")
+        for name in rows
     )
     bad = replace(figures, groups=rows, findings=findings, sentence=findings[0].sentence, level=Level.ERROR)
     with web_app(tmp_path, view=(snapshot, bad)) as web:
