@@ -265,7 +265,7 @@ def _reverse_answer(plan: Plan) -> str:
 
 
 def _brokers_interval(plan: Plan) -> str:
-    if plan.brokers_low is None:
+    if plan.brokers_low is None or plan.brokers_low == plan.brokers_high:
         return ""
     if plan.brokers_high is None:
         return f" ({plan.brokers_low} or more)"
@@ -283,8 +283,9 @@ def _binding(plan: Plan, *, is_short: bool = False) -> str:
     first, second = plan.state.by_use[:2]
     used = "" if is_short or plan.origin is not None else f" ({percent_text(first.use_ratio)} of what a plan may use)"
     if plan.brokers is not None and plan.asked_brokers is None and plan.brokers == plan.least_brokers:
-        return f"copies and brokers that may be down need no fewer; {_of(first)} is used most{used}, then {_of(second)}"
-    return f"{_of(first)} binds{used}, then {_of(second)}"
+        most = f"{_of(first)} is used most{used}{'' if is_short else f', then {_of(second)}'}"
+        return f"fewer cannot hold the copies while brokers are down; {most}"
+    return f"limited by {_of(first)}{used}{'' if is_short else f', then by {_of(second)}'}"
 
 
 def _of(demand: Demand | None) -> str:

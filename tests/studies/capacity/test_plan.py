@@ -40,7 +40,8 @@ hosts: {memory: 32GiB, network: 10Gbit/s, disks: {count: 4, size: 4TB}}
     assert found.brokers_low is not None
     assert found.brokers_high is not None
     assert found.brokers_low < 8 <= found.brokers_high
-    assert answer(found).startswith(f"8 brokers ({found.brokers_low} to {found.brokers_high}); the disk space binds (")
+    begin = f"8 brokers ({found.brokers_low} to {found.brokers_high}); limited by the disk space ("
+    assert answer(found).startswith(begin)
     assert found.topics[0].partitions == 8
 
 
@@ -75,6 +76,7 @@ def test_wider_ranges_make_wider_intervals() -> None:
     sure = plan(load_with(topic).model_copy(update={"range_ratio": 0.0}), exact)
     unsure = plan(load_with(topic).model_copy(update={"range_ratio": 0.4}), measured(noise=0.1))
     assert sure.brokers_low == sure.brokers == sure.brokers_high
+    assert answer(sure).startswith(f"{sure.brokers} brokers; "), "an interval of one number says nothing"
     assert unsure.brokers_low is not None
     assert unsure.brokers_high is not None
     assert unsure.brokers_low < sure.brokers < unsure.brokers_high  # type: ignore[operator]
