@@ -18,7 +18,7 @@ from rich.table import Column, Table
 _NAMES_OF_A_SCREEN: Final = 20
 _NARROW_NAMES: Final = 12
 _NARROWEST_NAMES: Final = 7
-_FIGURE: Final = re.compile(r"[-+−≥~(]*\d[\d.,:/×+T−–-]*[A-Za-z%]{0,3}\)?")
+_FIGURE: Final = re.compile(r"[-+−≤≥~(]*\d[\d.,:/×+T−–-]*[A-Za-z%]{0,3}\)?")
 """A word such as `12.5`, `(20000)`, `2×`, `127.0.0.1:9092`, `2026-01-31T12:00:00.123Z`."""
 
 

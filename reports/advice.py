@@ -35,6 +35,7 @@ from highwater.results.advice import (
 )
 from highwater.results.analysis.advised import advice_evidence, advice_headline
 from highwater.results.analysis.statement import command_of
+from highwater.results.bounds import bound_text
 from highwater.results.gate import SideEstimate
 from highwater.results.metrics import METRICS, value_text
 
@@ -117,7 +118,7 @@ def _figures(option: AdvisedOption) -> list[Block]:
         bounds = [
             [
                 METRICS[one.metric].title or one.metric,
-                one.bound,
+                bound_text(one.bound),
                 _value(one.value, one.unit),
                 one.state.replace("_", " "),
             ]

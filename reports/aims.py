@@ -8,8 +8,10 @@ from typing import Final
 from highwater.common.units import NONE, plural, significant
 from highwater.reports.blocks import Block, Column, Field, Row, Statements, Table, Tone
 from highwater.reports.cells import Run
-from highwater.reports.measures import metric_name, metric_text
+from highwater.reports.measures import metric_text
 from highwater.results.analysis.aims import AimOutcome, outcomes
+from highwater.results.bounds import bound_text
+from highwater.results.metrics import title_of
 
 _TONES: Final[dict[str, Tone]] = {"reached": "good", "short": "bad", "not measured": "warn"}
 _NOTE: Final = (
@@ -73,11 +75,11 @@ def _row(run: Run, outcome: AimOutcome, workload: str | None) -> Row:
             *([Field(workload)] if workload else []),
             Field(run.label(outcome.cell)),
             Field(_variant(run, outcome.beside)),
-            Field(metric_name(outcome.metric)),
+            Field(title_of(outcome.metric)),
             Field(metric_text(outcome.metric, measured.value) if measured else NONE),
             Field(metric_text(outcome.metric, measured.beside_value) if measured else NONE),
             ratio,
-            Field(str(outcome.bound)),
+            Field(bound_text(outcome.bound)),
             _state(outcome),
         ]
     )

@@ -23,11 +23,13 @@ from highwater.reports.blocks import (
 from highwater.reports.cells import Cell, Run
 from highwater.reports.changes import comparison_table
 from highwater.reports.evidence import evidence_blocks
-from highwater.reports.measures import metric_name, metric_text
+from highwater.reports.measures import metric_text
 from highwater.results.analysis.searched import search_statement
 from highwater.results.analysis.statement import Answer, StatementState
 from highwater.results.analysis_file import Search
+from highwater.results.bounds import bound_text
 from highwater.results.gate import Gate
+from highwater.results.metrics import title_of
 
 _GATE_TITLES: Final[dict[str, tuple[str, Tone]]] = {
     "pass": ("Gate: pass", "good"),
@@ -93,8 +95,9 @@ def _side_text(given: str, system: str, commit: str | None) -> str:
 def search_section(search: Search) -> Section:
     """The bracket, the limit that failed, and every rate that was tried; the answer has the rate in words."""
     passing, failing = search.last_passing_per_s, search.first_failing_per_s
+    objectives = [f"{metric} {bound_text(bound)}" for metric, bound in search.slo.items()]
     facts = [
-        ("Objectives", ", ".join(f"{metric} {bound}" for metric, bound in search.slo.items()) or "none but the checks"),
+        ("Objectives", ", ".join(objectives) or "none but the checks"),
         ("Bracket", f"{_rate(passing)} passed, {_rate(failing)} failed"),
         ("Limit that failed", " ".join(filter(None, (search.limit and f"{search.limit}:", search.text))) or "none"),
         ("Fresh trials at the answer", f"{search.confirmed} of {search.confirmations} passed"),
@@ -167,7 +170,7 @@ def _slo_row(run: Run, cell: Cell, index: int, metric: str, bound: str) -> Row:
     return Row(
         [
             Field(cell.caption),
-            Field(f"{metric_name(metric)} {bound}"),
+            Field(f"{title_of(metric)} {bound_text(bound)}"),
             _figure(metric, middle),
             _figure(metric, worst),
             Field(f"{met} of {len(results)}", sort=met),

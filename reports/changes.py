@@ -9,9 +9,10 @@ from highwater.common.units import NONE, change_size_text, change_text
 from highwater.drawing.quantity import interval_text
 from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Table
 from highwater.reports.cells import Run
-from highwater.reports.measures import E2E_P999, HEADLINES, PRODUCE_P999, metric_name, metric_text
+from highwater.reports.measures import E2E_P999, HEADLINES, PRODUCE_P999, metric_text
 from highwater.results.analysis_file import Better, Comparison, ComparisonVerdict
 from highwater.results.gate import MetricComparison
+from highwater.results.metrics import title_of
 
 _WORDS: Final[dict[ComparisonVerdict, str]] = {
     "better": "better",
@@ -69,7 +70,7 @@ def _first(found: dict[tuple[str, str], Comparison], metric: str) -> tuple[str, 
 
 
 def _metric_column(metric: str, better: Better) -> Column:
-    return Column(metric_name(metric), {"higher": "higher is better", "lower": "lower is better", "none": ""}[better])
+    return Column(title_of(metric), {"higher": "higher is better", "lower": "lower is better", "none": ""}[better])
 
 
 def _change(comparison: Comparison | None) -> Field:
@@ -110,7 +111,7 @@ def comparison_table(
         Row(
             [
                 *([Field(label(c.cell))] if with_cell else []),
-                Field(metric_name(c.metric), small="decides" if c.gated else ""),
+                Field(title_of(c.metric), small="decides" if c.gated else ""),
                 _side(c.metric, c.base.value, c.base.ci95, c.unit),
                 _side(c.metric, c.head.value, c.head.ci95, c.unit),
                 _plain_change(c),
@@ -159,7 +160,7 @@ def noise_blocks(run: Run) -> list[Block]:
     rows = [
         Row(
             [
-                Field(metric_name(n.metric)),
+                Field(title_of(n.metric)),
                 Field(str(n.n_pairs)),
                 Field(_size(n.bound95_ratio)),
                 Field(", ".join(change_text(r) for r in n.ratios)),

@@ -31,9 +31,8 @@ from highwater.reports.blocks import (
     View,
     table,
 )
-from highwater.reports.measures import metric_name
 from highwater.reports.page import Document
-from highwater.results.metrics import value_text
+from highwater.results.metrics import title_of, value_text
 from highwater.studies.history.detection import (
     Detection,
     OtavaCommand,
@@ -162,7 +161,7 @@ def _figure(name: str, trend: _Trend, metric: str, columns: Sequence[str]) -> Fi
     unit, scale = _AXIS_UNITS.get(unit_of(columns[0]), (unit_of(columns[0]), 1.0))
     values = {column: _values(trend.rows, column) for column in columns}
     known = [value / scale for found in values.values() for value in found if value is not None]
-    title = metric_name(metric)
+    title = title_of(metric)
     x, y = axes.numbered("run, oldest first", len(trend.rows)), axes.around(f"{title}, {unit}", unit, known)
     size: Size = HALF if len(columns) == 1 else SMALL
     finding = " ".join(_finding(trend, column, values[column]) for column in columns)

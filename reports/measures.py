@@ -103,11 +103,6 @@ HEADLINES: Final = (ACHIEVED, PRODUCE_P50, PRODUCE_P99, E2E_P50, E2E_P99, SYSTEM
 _BY_KEY: Final = {measure.key: measure for measure in TABLE}
 
 
-def metric_name(metric: str) -> str:
-    """The title of a metric of the result files; its name when it has no title."""
-    return (METRICS[metric].title if metric in METRICS else "") or metric
-
-
 def metric_text(metric: str, value: float, unit: str = "") -> str:
     """A figure of the result files as text, in the unit of the report's own tables if they show the metric."""
     if metric in _BY_KEY:

@@ -17,6 +17,7 @@ Comparison = Literal["<", "<=", ">", ">=", "=="]
 Unit = Literal["ns", "s", "per_s", "bytes_per_s", "bytes", "ratio", ""]
 
 _COMPARE: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
+_SIGNS: Final = {"<=": "≤", ">=": "≥", "==": "="}
 # Unit of a metric -> units that a bound on it may have, and an example. Ratios may be plain numbers.
 _COMPARABLE: Final[dict[str, tuple[tuple[Unit, ...], str]]] = {
     "ns": (("ns",), "<20ms"),
@@ -80,6 +81,15 @@ def parse_bound(value: object) -> Bound:
         raise ValueError(f"{value!r} is not {BOUND_FORM}")
     comparison: Comparison = match[1]  # type: ignore[assignment]  # the pattern has these only
     return Bound(comparison, amount, unit, f"{match[1]}{match[2].strip()}")
+
+
+def bound_text(bound: object) -> str:
+    """A bound for people to read: `<20ms` -> `< 20 ms`, `>=49k/s` -> `≥ 49k/s`, `==0` -> `= 0`."""
+    found = re.fullmatch(r"(<=|>=|==|<|>) ?([\d.]+) ?(.*)", str(bound))
+    if found is None:
+        return str(bound)
+    comparison, amount, unit = found.groups()
+    return f"{_SIGNS.get(comparison, comparison)} {amount}{' ' if unit and '/' not in unit else ''}{unit}"
 
 
 def _amount(text: str) -> tuple[float, Unit | None]:

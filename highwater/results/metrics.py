@@ -478,6 +478,17 @@ def values_of(summary: TrialSummary) -> dict[str, float]:
     return {name: float(value) for name, value in found if value is not None}
 
 
+def title_of(metric: str) -> str:
+    """What people call it; its name if it has no title."""
+    return (METRICS[metric].title if metric in METRICS else "") or metric
+
+
+def title_within(metric: str) -> str:
+    """Its title as it stands within a sentence: `broker CPU`, `end-to-end latency p99`; a name stays a name."""
+    title = title_of(metric)
+    return title[0].lower() + title[1:] if title[1:2].islower() else title
+
+
 def value_text(value: float, unit: str) -> str:
     """A figure in its unit, for people to read: 4100000 ns -> `4.1 ms`. An unknown unit stands after the number."""
     match unit:

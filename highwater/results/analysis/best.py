@@ -216,9 +216,9 @@ def _ranked(figures: Figures, definition: MetricDefinition, compared: Sequence[s
     text += _for_all(_reason(by_cell.get(open_cells[0]), len(others), difference), difference, len(group)) + "."
     quoted = " and ".join(f"“{figures.labels_at_a_load[cell]}”" for cell in group)
     between = quoted if len(group) == _TWICE else f"the first {len(group)} of {len(ranking)} cells"
-    short = f"{_title(definition)}: not decided between {between}, because "
-    reason = _reason(by_cell.get(open_cells[0]), len(others), difference, is_short=True)
-    short += _for_all(reason, difference, len(group))
+    short = f"{_title(definition)}: not decided between {between}"
+    if len(group) == _TWICE:
+        short += f", because {_reason(by_cell.get(open_cells[0]), len(others), difference, is_short=True)}"
     if behind := len(others) - len(open_cells):
         text += f" {'Both' if len(group) == _TWICE else 'All of these'} are better than "
         text += "the other cell." if behind == 1 else f"the other {behind} cells."

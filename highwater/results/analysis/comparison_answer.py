@@ -14,7 +14,7 @@ from highwater.common.units import change_size_text, change_span_text, change_te
 from highwater.results.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
 from highwater.results.analysis.statistics import LEAST_FOR_INTERVAL
 from highwater.results.gate import MetricComparison
-from highwater.results.metrics import COUNTS_OF_FATES, METRICS, value_text
+from highwater.results.metrics import COUNTS_OF_FATES, METRICS, title_within, value_text
 
 SIX_HEADLINES: Final = (*HEADLINES, *HEADLINES_AT_ONCE)
 # A sentence with more changes than these is a list; the table has them all.
@@ -70,7 +70,8 @@ def headline(items: Sequence[MetricComparison]) -> str:
     items = [item for item in items if not is_zero_on_both(item)]
     changed = sorted((item for item in items if item.verdict in _CHANGED), key=_by_importance)
     if changed:
-        text = _changed(changed[0]).replace("95 % interval ", "")
+        metric = changed[0].metric
+        text = _changed(changed[0]).replace("95 % interval ", "").replace(metric, title_within(metric))
         text += f" in {changed[0].cell}" if len({item.cell for item in items}) > 1 else ""
         text += "; other metrics changed, too" if len(changed) > 1 else ""
     elif same := [item for item in items if item.verdict in ("no_change", "not_worse")]:

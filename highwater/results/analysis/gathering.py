@@ -24,9 +24,9 @@ from highwater.results.analysis.delivered import broken_in
 from highwater.results.analysis.evidence import Dot, Evidence, EvidenceRow, Fate, Limit, RowState
 from highwater.results.analysis.statement import Statement
 from highwater.results.analysis_file import ComparisonVerdict, Search
-from highwater.results.bounds import parse_bound
+from highwater.results.bounds import bound_text, parse_bound
 from highwater.results.gate import Gate, MetricComparison
-from highwater.results.metrics import METRICS, MetricDefinition, value_text
+from highwater.results.metrics import METRICS, MetricDefinition, title_of, value_text
 from highwater.results.models import TrialSummary
 from highwater.results.reader import RunResult
 
@@ -83,7 +83,10 @@ def _cell_evidence(
         return None
     limits = list(
         dict.fromkeys(
-            Limit(f"objective {found.bound}", parse_bound(found.bound).for_unit(definition.unit).value / size)
+            Limit(
+                f"objective {bound_text(found.bound)}",
+                parse_bound(found.bound).for_unit(definition.unit).value / size,
+            )
             for cell in shown
             for summary in trials[cell]
             for found in summary.slo
@@ -203,7 +206,7 @@ def comparison_evidence(metrics: Sequence[MetricComparison], sides: Sequence[Tri
     several = len({item.cell for item in known}) > 1
     rows = [
         ChangeRow(
-            f"{item.metric} · {item.cell}" if several else item.metric,
+            f"{title_of(item.metric)} · {item.cell}" if several else title_of(item.metric),
             item.ratio or 1.0,
             item.ci95,
             item.verdict,

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from highwater.common.units import plural, ratio_text
 from highwater.results.analysis.aims import AimOutcome
 from highwater.results.analysis.statement import Statement, StatementState
-from highwater.results.metrics import METRICS, value_text
+from highwater.results.bounds import bound_text
+from highwater.results.metrics import METRICS, title_of, value_text
 from highwater.results.models import SloResult, TrialSummary
 
 _MOST_NAMED = 3
@@ -71,7 +72,7 @@ def _worst(results: Sequence[SloResult]) -> str:
 
 
 def _objective(metric: str, bound: str) -> str:
-    return f"{_title(metric)} {bound}"
+    return f"{title_of(metric)} {bound_text(bound)}"
 
 
 def aim_statements(outcomes: Sequence[AimOutcome], labels: Mapping[str, str]) -> list[Statement]:
@@ -99,12 +100,12 @@ def _aim_state(outcome: AimOutcome) -> StatementState:
 def _aim_short(outcome: AimOutcome, labels: Mapping[str, str]) -> str:
     sure = "" if outcome.decided or outcome.measured is None else ", but not decided"
     word = {"reached": "reached", "short": "missed"}.get(outcome.state, outcome.state)
-    return f"Aim {word}{sure}: {_title(outcome.metric)} of “{labels[outcome.cell]}” beside “{labels[outcome.beside]}”"
+    return f"Aim {word}{sure}: {title_of(outcome.metric)} of “{labels[outcome.cell]}” beside “{labels[outcome.beside]}”"
 
 
 def _aim_text(outcome: AimOutcome, labels: Mapping[str, str]) -> str:
-    what = f"{_title(outcome.metric)} of “{labels[outcome.cell]}” beside “{labels[outcome.beside]}”"
-    aimed = f"{outcome.bound} is aimed at"
+    what = f"{title_of(outcome.metric)} of “{labels[outcome.cell]}” beside “{labels[outcome.beside]}”"
+    aimed = f"{bound_text(outcome.bound)} is aimed at"
     if outcome.measured is None:
         return f"Aim not measured: {what}; {aimed}."
     ratio = outcome.measured.ratio
@@ -115,7 +116,3 @@ def _aim_text(outcome: AimOutcome, labels: Mapping[str, str]) -> str:
     sure = "" if outcome.decided else ", but not decided"
     interval = f"95 % interval {low.removesuffix('×')} to {high}"
     return f"Aim {word}{sure}: {what} is {ratio_text(ratio.ratio)} ({interval}); {aimed}."
-
-
-def _title(metric: str) -> str:
-    return (METRICS[metric].title if metric in METRICS else "") or metric

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.common.units import plural, rate_text
+from highwater.common.units import count_text, plural, rate_text
 from highwater.results.analysis.causes import Cause, value_of_reason_text
 from highwater.results.analysis.comparison_answer import headline
 from highwater.results.analysis.statement import Statement, StatementState
 from highwater.results.analysis_file import Search, SearchProbe
+from highwater.results.bounds import bound_text
 from highwater.results.gate import Gate
+from highwater.results.metrics import title_within
 from highwater.results.models import Reason
 
 # Outcomes that the metrics explain.
@@ -29,10 +31,10 @@ def search_statement(search: Search) -> Statement:
     if low is None:
         text = f"Not even {rate_text(search.min_per_s)} is sustained: {_limit(search)}"
         again = "" if search.generator_limited else "; begin lower with --min"
-        short = f"Not even {rate_text(search.min_per_s)} is sustained"
+        short = f"Not even {_records(search.min_per_s)} is sustained"
         return Statement(f"{text}{again}.", "search", "open" if search.generator_limited else "bad", short)
     worth = _worth(search, low)
-    objectives = ", ".join(f"{metric} {bound}" for metric, bound in search.slo.items())
+    objectives = ", ".join(f"{title_within(metric)} {bound_text(bound)}" for metric, bound in search.slo.items())
     wanted = (f" with {objectives}" if objectives else "") + (", the highest rate requested," if high is None else "")
     if worth is None:
         confirmed = f"confirmed by {search.confirmed} of {plural(search.confirmations, 'fresh trial')}"
@@ -44,14 +46,18 @@ def search_statement(search: Search) -> Statement:
     if search.generator_limited and not _names_the_generator(search):
         parts.append("the load generator is the limit, and the system may sustain more")
     state: StatementState = "open" if worth is not None or search.generator_limited else "good"
-    short = f"{rate_text(low)}{f' with {objectives}' if objectives else ''} is sustained"
+    short = f"{_records(low)}{f' with {objectives}' if objectives else ''} is sustained"
     if worth is not None:
-        short = f"{rate_text(low)} was sustained, but is not confirmed"
+        short = f"{_records(low)} was sustained, but is not confirmed"
     elif search.generator_limited:
         short += ", and the load generator is the limit"
     elif high is not None:
-        short += f"; {rate_text(high)} failed"
+        short += f"; {_records(high)} failed"
     return Statement(f"{'; '.join(parts)}.", "search", state, short)
+
+
+def _records(per_s: float) -> str:
+    return f"{count_text(per_s)} records/s"
 
 
 def search_step(search: Search) -> str:

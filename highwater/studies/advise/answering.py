@@ -22,6 +22,7 @@ from highwater.results.advice import (
     Usability,
     own_name,
 )
+from highwater.results.bounds import bound_text
 from highwater.results.metrics import value_text
 from highwater.results.models import TrialSummary
 from highwater.studies.advise.carrying import mostly_usable
@@ -53,7 +54,7 @@ def question_text(asked: Asked) -> str:
     """`least Produce latency p99, with Broker memory <400MiB`"""
     question = asked.question
     aims = " and ".join(f"{'least' if aim.least else 'most'} {title(aim.metric)}" for aim in question.objective)
-    bounds = ", ".join(f"{title(name)} {bound}" for name, bound in asked.bounds.items())
+    bounds = ", ".join(f"{title(name)} {bound_text(bound)}" for name, bound in asked.bounds.items())
     return f"{aims}, with {bounds}" if bounds else aims
 
 
@@ -259,7 +260,8 @@ def _would_change(asked: Asked, options: Sequence[AdvisedOption], account: Searc
             if figure.is_aim and not option.carries and is_open(figure.against_in_use)
         ]
         lines += [
-            f"A looser bound: {title(one.metric)} {one.bound} is {'in doubt' if one.state == 'in_doubt' else 'broken'}."
+            f"A looser bound: {title(one.metric)} {bound_text(one.bound)} is "
+            f"{'in doubt' if one.state == 'in_doubt' else 'broken'}."
             for one in option.bounds
             if one.state != "kept"
         ]

@@ -22,7 +22,7 @@ from highwater.results.advice import (
 from highwater.results.analysis.conclusions import Values, comparisons_with, noise_of, usable, values_by_block
 from highwater.results.analysis.statistics import bootstrap_median_ci
 from highwater.results.analysis_file import AaPair, Comparison
-from highwater.results.bounds import Bound
+from highwater.results.bounds import Bound, bound_text
 from highwater.results.gate import SideEstimate
 from highwater.results.metrics import METRICS, value_text
 from highwater.results.models import TrialSummary
@@ -300,18 +300,20 @@ def _sentence(
         against = ", and ".join(_change_from(change, whom) for change, whom in changes)
         parts.append(f"{text}, {against}" if against else text)
     repaired = [
-        f"{title(one.metric)} {one.bound} is kept{_measured(one)}, which is "
+        f"{title(one.metric)} {bound_text(one.bound)} is kept{_measured(one)}, which is "
         f"{'broken' if other.state == 'broken' else 'in doubt'} now{_measured(other)}"
         for one, other in repairs
     ]
     worse = {figure.metric for figure in figures if figure.against_in_use and figure.against_in_use.verdict == "worse"}
     dearer = [
-        f"{title(one.metric)} {one.bound} is kept, but worse than now: {_value(one)} instead of {_value(other)}"
+        f"{title(one.metric)} {bound_text(one.bound)} is kept, but worse than now: {_value(one)} instead of "
+        f"{_value(other)}"
         for one, other in zip(outcomes, present, strict=True)
         if one.state == other.state == "kept" and one.metric in worse and not load
     ]
     doubtful = [
-        f"{title(one.metric)} {one.bound} is {'in doubt' if one.state == 'in_doubt' else 'broken'}{_measured(one)}"
+        f"{title(one.metric)} {bound_text(one.bound)} is "
+        f"{'in doubt' if one.state == 'in_doubt' else 'broken'}{_measured(one)}"
         for one in outcomes
         if one.state != "kept"
     ]

@@ -70,8 +70,8 @@ def test_compare_says_the_answer_first_within_80_columns(base: Path, slow: Path,
     shown = call("compare", base, slow)
     lines = shown.stdout.splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["base", "head", "both"]
-    assert lines[3] == f"head's {RATE} is 30 % lower: worse (29.9 to 30.1 %); no loss was seen."
-    assert [line.split()[0] for line in lines[4:6]] == ["Head", RATE], "the picture follows"
+    assert lines[3] == "head's throughput is 30 % lower: worse (29.9 to 30.1 %); no loss was seen."
+    assert [line.split()[0] for line in lines[4:6]] == ["Head", "Throughput"], "the picture follows"
     assert not [line for line in lines if line.startswith("%")], "a number stays with its unit"
     table = lines[lines.index(next(line for line in lines if line.startswith("metric"))) :]
     names = [line.split()[0] for line in table[1:7]]

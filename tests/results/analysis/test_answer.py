@@ -307,10 +307,10 @@ def test_missed_objectives_name_cells_and_the_worst_trial(tmp_path: Path) -> Non
     answer = answer_of(run_of(tmp_path, trials, slo={"produce.p99": "<8ms", "errors": "==0"}))
     missed, kept = of_kind(answer, "objective")
     assert missed.text == (
-        "Objective missed: Produce latency p99 <8ms, by “compression lz4” in 1 of 2 trials (worst 10 ms); "
+        "Objective missed: Produce latency p99 < 8 ms, by “compression lz4” in 1 of 2 trials (worst 10 ms); "
         "met by 1 other cell."
     )
-    assert (kept.text, kept.state) == ("Objective met in every trial: Failed records ==0.", "good")
+    assert (kept.text, kept.state) == ("Objective met in every trial: Failed records = 0.", "good")
     assert [item.text.split(" ")[0] for item in of_kind(answer, "best")] == ["Produce"]
 
 
@@ -326,6 +326,6 @@ def test_aims_are_answered_by_their_ratio(tmp_path: Path) -> None:
     assert aim.state == "good"
     assert aim.text == (
         "Aim reached: Produce latency p99 of “variant a” beside “variant b” is 0.5× (95 % interval 0.5 to 0.5×); "
-        "<=0.7 is aimed at."
+        "≤ 0.7 is aimed at."
     )
     assert of_kind(answer, "best") == []

@@ -62,10 +62,12 @@ def test_cells_that_are_not_told_apart_share_a_span(tmp_path: Path) -> None:
 
 
 def test_the_reason_is_about_all_that_are_not_decided(tmp_path: Path) -> None:
-    three = answer_of(run_of(tmp_path / "three", trials_of(8, 1.0, 1.001, 1.002, scatter=0.05))).headline.text
-    assert "the difference of the first two, " in three
-    assert ", and that of the first and the third is not shown either; " in three
+    three = answer_of(run_of(tmp_path / "three", trials_of(8, 1.0, 1.001, 1.002, scatter=0.05)))
+    assert "the difference of the first two, " in three.sentence
+    assert ", and that of the first and the third is not shown either." in three.sentence
+    assert ": not decided between the first 3 of 3 cells;" in three.headline.text, "a phone has two lines for it"
     two = answer_of(run_of(tmp_path / "two", trials_of(8, 1.0, 1.001, scatter=0.05))).headline.text
+    assert ", because the difference, " in two
     assert "not shown either" not in two
 
 
@@ -84,7 +86,7 @@ def test_one_cell_is_too_noisy_if_its_interval_is_wider_than_half_of_it(tmp_path
 
 def test_the_headline_of_a_gate_says_that_it_is_one() -> None:
     assert gate_statement(gate()).short == (
-        "Gate: regression; head is 14 % slower at produce.p99 (12 to 16 %), confirmed by fresh trials"
+        "Gate: regression; head is 14 % slower at produce latency p99 (12 to 16 %), confirmed by fresh trials"
     )
 
 
@@ -109,7 +111,7 @@ def test_doubt_is_in_the_headline(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("bound", "drawn", "beyond"),
-    [("<12ms", ["objective <12ms"], []), ("<1000ms", [], ["objective <1000ms"])],
+    [("<12ms", ["objective < 12 ms"], []), ("<1000ms", [], ["objective < 1000 ms"])],
 )
 def test_an_objective_is_a_line_unless_it_is_far_away(
     tmp_path: Path, bound: str, drawn: list[str], beyond: list[str]
@@ -136,7 +138,7 @@ def test_a_gate_shows_trials_of_both_sides_as_changes_of_base(tmp_path: Path) ->
     found = gate_evidence(gate(), [*base, *head])
     assert found is not None
     worse, same = found.rows
-    assert (worse.label, worse.note, worse.state) == ("produce.p99", "worse", "bad")
+    assert (worse.label, worse.note, worse.state) == ("Produce latency p99", "worse", "bad")
     assert [(dot.fate, round(dot.value)) for dot in worse.dots] == [("base", 0)] * 2 + [("usable", 14)] * 2
     assert (same.figure, same.note) == ("", "no change shown (−2 to +2 %)"), "no ±0 % beside a wide interval"
     assert ("usable", "trial of head") in found.marks

@@ -11,7 +11,7 @@ from highwater.results.analysis_file import Search, SearchProbe
 from highwater.results.models import Reason, Verdict
 
 BUSY = Reason(check="host.cpu_ratio", value=0.98, limit=0.95, text="the host's CPUs were 98 % busy")
-RATE = "8,000/s with produce.p99 <10ms"
+RATE = "8,000/s with produce latency p99 < 10 ms"
 VALID, DOUBTFUL = Verdict(state="valid", reasons=[]), Verdict(state="inconclusive", reasons=[BUSY])
 LATE = "the load generator was late by 12 ms at p99, more than the objective of 10 ms: it is the limit, not the system"
 

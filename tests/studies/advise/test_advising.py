@@ -179,7 +179,7 @@ def test_a_bound_that_is_broken_now_and_kept_by_the_advice_is_a_reason(tmp_path:
     question += 'constraints: {produce.p99: "<4ms"}\n'
     advice = advised(tmp_path, Runner(), question)
     assert advice.outcome == "better"
-    assert re.search(r"<4ms is kept \([\d.]+ ms\), which is broken now \([\d.]+ ms\); ", advice.sentence)
+    assert re.search(r"< 4 ms is kept \([\d.]+ ms\), which is broken now \([\d.]+ ms\); ", advice.sentence)
     assert p99_of(load_specification(tmp_path / "out" / SETTINGS / "workload.yaml").workload) < 4e6
 
 
