@@ -27,7 +27,7 @@ class Draft:
 
     def add(self, records: list[GroupRecord]) -> None:
         if records and not self.records:
-            self.group = self.group.copy()
+            self.group = self.group.draft()
         for record in records:
             self.records.append(record)
             self.group.replay(record)

@@ -1,7 +1,8 @@
 """The events of a consumer group, one after the other: decided, appended, applied.
 
 A client that does not get its answer in time sends again: what waits of its member then is dropped, and the answer to
-that is to send again. So two requests of a member wait at most, as one to leave is not dropped for a heartbeat.
+that is to send again. So two requests of a member wait at most, as one to leave is dropped for another one to leave
+only. Thousands of members may wait at once, so that nothing goes over all that waits.
 
 The group changes only by records that the log has. What the log refuses is dropped, so that nothing has to be undone.
 What does not fit into one batch is written in several (see `parts`), with no other event between them.
@@ -13,9 +14,10 @@ last of its batches removes the whole group. So has the change of a classic grou
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -95,7 +97,8 @@ class EventQueue:
         """The members that the records under way remove, and the answer to each until then."""
         self._leaves_classic_only = False
         """Whether the records under way leave members, and none of the consumer protocol."""
-        self._waiting: deque[GroupEvent] = deque()
+        self._waiting: OrderedDict[Hashable, GroupEvent] = OrderedDict()
+        """By whose they are and whether that leaves; nobody's by itself."""
         self._not_before_ms = 0
         self._is_dead = False
         self._effects: list[Effect] = []
@@ -107,25 +110,30 @@ class EventQueue:
     def _submit(self, event: GroupEvent, now: Now) -> list[Effect]:
         if self._is_dead:
             event.fail(ErrorCode.not_coordinator)
-        elif (place := self._place_of_earlier(event)) is not None:
-            self._waiting[place].fail(ErrorCode.coordinator_load_in_progress)
-            self._waiting[place] = event
         else:
-            self._waiting.append(event)
+            self._line_up(event)
             self._go_on(now)
         return self._take_effects()
 
-    def _place_of_earlier(self, event: GroupEvent) -> int | None:
-        """Where in the queue the last request is that this one of the same member takes the place of."""
-        for place in reversed(range(len(self._waiting) if event.member_id != NO_MEMBER_ID else 0)):
-            earlier = self._waiting[place]
-            if earlier.member_id == event.member_id:
-                return None if earlier.is_leaving and not event.is_leaving else place
-        return None
+    def _line_up(self, event: GroupEvent) -> None:
+        place: Hashable = (event.member_id, event.is_leaving)
+        if event.member_id == NO_MEMBER_ID:
+            place = object()
+        dropped = [self._waiting.get(place)]
+        if event.is_leaving:
+            dropped.append(self._waiting.pop((event.member_id, False), None))
+        for earlier in dropped:
+            if earlier is not None:
+                earlier.fail(ErrorCode.coordinator_load_in_progress)
+        self._waiting[place] = event
+
+    def _is_waiting(self, member_id: str) -> bool:
+        return (member_id, True) in self._waiting or (member_id, False) in self._waiting
 
     def _go_on(self, now: Now) -> None:
         if self._current is None and self._waiting:
-            event = self._current = self._waiting.popleft()
+            _, event = self._waiting.popitem(last=False)
+            self._current = event
             self._effects.append(Work(self._decide(event, now)))
 
     def _decide(self, event: GroupEvent, now: Now) -> Generator[None, None, Sequence[Effect]]:
@@ -172,8 +180,8 @@ class EventQueue:
         self.group.apply(records, self._settings.session_timeout_ms, now.monotonic_ms)
 
     def _removed_by(self, members: Mapping[str, Value | None]) -> dict[str, ErrorCode]:
-        taken = {member.instance_id for member in members.values() if isinstance(member, ConsumerMember)}
-        replaced = {id_ for instance_id, id_ in self.group.static_ids.items() if instance_id in taken}
+        taken = [member.instance_id for member in members.values() if isinstance(member, ConsumerMember)]
+        replaced = {self.group.member_of(instance_id) for instance_id in taken}
         return {
             id_: ErrorCode.fenced_instance_id if id_ in replaced else ErrorCode.unknown_member_id
             for id_, value in members.items()
@@ -182,9 +190,13 @@ class EventQueue:
 
     def _are_classic_after(self, members: Mapping[str, Value | None]) -> bool:
         """Whether there are members after these records of members, and all are of the classic protocol."""
-        after: dict[str, Value | None] = {**self.group.members, **members}
-        left = [member for member in after.values() if member is not None]
-        return bool(left) and all(isinstance(member, ConsumerMember) and member.classic for member in left)
+        others = (member for id_, member in self.group.members.items() if id_ not in members)
+        is_left = False
+        for member in chain(filter(None, members.values()), others):
+            if not isinstance(member, ConsumerMember) or member.classic is None:
+                return False
+            is_left = True
+        return is_left
 
     def _change(self, now: Now) -> tuple[ClassicGroup, list[Encoded]] | None:
         """The classic group that is left, and the records that make it so; None for a consumer group."""
@@ -237,7 +249,7 @@ class EventQueue:
 
     def die(self, error: ErrorCode) -> list[Effect]:
         self._is_dead = True
-        for event in (self._current, *self._waiting):
+        for event in (self._current, *self._waiting.values()):
             if event is not None:
                 event.fail(error)
         self._current = None

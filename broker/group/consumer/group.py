@@ -12,8 +12,7 @@ applied or a member is heard, and anew after loading. Members may speak the clas
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, MutableMapping
 from copy import copy
 from enum import Enum
 from types import MappingProxyType
@@ -25,6 +24,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.assignors.assignor import Assignment
 from highwater.broker.group.consumer.deadlines import Deadlines
+from highwater.broker.group.consumer.overlay import Overlay
 from highwater.broker.group.consumer.schemas import (
     ClassicMember,
     ConsumerMember,
@@ -53,6 +53,19 @@ _LOADING_ORDER: Final = (
 )
 
 
+_MAPPINGS: Final = (
+    "members",
+    "current",
+    "targets",
+    "regexes",
+    "static_ids",
+    "owners",
+    "topic_counts",
+    "regex_counts",
+    "assignor_counts",
+)
+
+
 class ConsumerGroupState(Enum):
     """The names are those in the answers to ConsumerGroupDescribe and ListGroups."""
 
@@ -70,19 +83,19 @@ class ConsumerGroup:
         self.metadata_hash = 0
         self.target_epoch = 0
         self.target_timestamp_ms = 0
-        self.members: dict[str, ConsumerMember] = {}
-        self.current: dict[str, CurrentAssignment] = {}
+        self.members: MutableMapping[str, ConsumerMember] = {}
+        self.current: MutableMapping[str, CurrentAssignment] = {}
         """The assignment of every member."""
-        self.targets: dict[str, Assignment] = {}
+        self.targets: MutableMapping[str, Assignment] = {}
         """The targets of the members that have one."""
-        self.regexes: dict[str, ResolvedRegex] = {}
-        self.static_ids: dict[str, str] = {}
+        self.regexes: MutableMapping[str, ResolvedRegex] = {}
+        self.static_ids: MutableMapping[str, str] = {}
         """The member id of each instance id."""
-        self.owners: dict[UUID, dict[int, str]] = {}
+        self.owners: MutableMapping[UUID, MutableMapping[int, str]] = {}
         """The member that has each partition, or that must give it up."""
-        self.topic_counts: Counter[str] = Counter()
-        self.regex_counts: Counter[str] = Counter()
-        self.assignor_counts: Counter[str] = Counter()
+        self.topic_counts: MutableMapping[str, int] = {}
+        self.regex_counts: MutableMapping[str, int] = {}
+        self.assignor_counts: MutableMapping[str, int] = {}
         """How many members name a topic, a regular expression, an assignor."""
         self.has_partition_metadata = False
         """Whether there is a record of Kafka 4.0 or before, to be removed."""
@@ -107,14 +120,11 @@ class ConsumerGroup:
     def _timers(self) -> tuple[Deadlines, ...]:
         return self._session_ends, self._revocation_ends, self._answer_ends
 
-    def copy(self) -> ConsumerGroup:
-        """A group of the same records that changes for itself, without timers."""
+    def draft(self) -> ConsumerGroup:
+        """The group as it will be, without timers: it changes for itself, as long as this one does not change."""
         other = copy(self)
-        for name in ("members", "current", "targets", "regexes", "static_ids"):
-            setattr(other, name, dict(getattr(self, name)))
-        for name in ("topic_counts", "regex_counts", "assignor_counts"):
-            setattr(other, name, Counter(getattr(self, name)))
-        other.owners = {topic: dict(owners) for topic, owners in self.owners.items()}
+        for name in _MAPPINGS:
+            setattr(other, name, Overlay(getattr(self, name)))
         other._begin_timers()
         return other
 
@@ -172,23 +182,35 @@ class ConsumerGroup:
         ):
             for name in names:
                 if name:
-                    counts[name] += change
+                    counts[name] = counts.get(name, 0) + change
                     if not counts[name]:
                         del counts[name]
 
     def _set_current(self, member_id: str, current: CurrentAssignment) -> None:
         before = self.current[member_id]
-        for topic, index in _partitions(before.assigned, before.pending):
-            if self.owners.get(topic, {}).get(index) == member_id:
-                del self.owners[topic][index]
+        for topic, indexes in _by_topic(before.assigned, before.pending):
+            owners = self._owners_to_change(topic)
+            for index in indexes:
+                if owners.get(index) == member_id:
+                    del owners[index]
         self.current[member_id] = current
-        for topic, index in _partitions(current.assigned, current.pending):
-            owner = self.owners.setdefault(topic, {}).setdefault(index, member_id)
-            if owner != member_id and self.current[owner].epoch < current.epoch:
-                self.owners[topic][index] = member_id
+        for topic, indexes in _by_topic(current.assigned, current.pending):
+            owners = self._owners_to_change(topic)
+            for index in indexes:
+                owner = owners.setdefault(index, member_id)
+                if owner != member_id and self.current[owner].epoch < current.epoch:
+                    owners[index] = member_id
         for topic in {*before.assigned, *before.pending}:
-            if not self.owners.get(topic, True):
+            if not self.owners[topic]:
                 del self.owners[topic]
+
+    def _owners_to_change(self, topic: UUID) -> MutableMapping[int, str]:
+        owners = self.owners.get(topic)
+        if owners is None:
+            owners = self.owners[topic] = {}
+        elif isinstance(self.owners, Overlay) and not isinstance(owners, Overlay):
+            owners = self.owners[topic] = Overlay(owners)
+        return owners
 
     def apply(self, records: Iterable[GroupRecord], session_timeout_ms: int, now_ms: int) -> None:
         """Replay records that are in the log now, and start the timers that they ask for (monotonic time)."""
@@ -369,5 +391,5 @@ class ConsumerGroup:
         return list(dict.fromkeys(member_id for timer in self._timers for member_id in timer.due(now_ms)))
 
 
-def _partitions(*of_member: Mapping[UUID, Mapping[int, int]]) -> Iterable[tuple[UUID, int]]:
-    return ((topic, index) for held in of_member for topic, indexes in held.items() for index in indexes)
+def _by_topic(*held: Held) -> Iterable[tuple[UUID, Iterable[int]]]:
+    return ((topic, indexes) for of_member in held for topic, indexes in of_member.items())

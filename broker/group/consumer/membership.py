@@ -123,8 +123,8 @@ class ConsumerMembership(EventQueue):
 
     def _is_busy_with(self, member_id: str) -> bool:
         """Whether the answer to this member depends on what is under way, or on an earlier request of its own."""
-        events = (event for event in (self._current, *self._waiting) if event is not None)
-        return member_id in self._removed or any(event.member_id == member_id for event in events)
+        is_under_way = self._current is not None and self._current.member_id == member_id
+        return is_under_way or member_id in self._removed or self._is_waiting(member_id)
 
     def _decide_heartbeat(
         self, request: HeartbeatRequest, sees: Sees, answer: AnswerHeartbeat, now: Now

@@ -343,8 +343,8 @@ def what_others_have_is_not_withheld() -> AbstractContextManager[object]:
 
 def _what_is_pending_has_no_owner() -> AbstractContextManager[object]:
     """KAFKA-16147"""
-    partitions = groups._partitions
-    return patch.object(groups, "_partitions", lambda assigned, pending: partitions(assigned))
+    by_topic = groups._by_topic
+    return patch.object(groups, "_by_topic", lambda assigned, pending: by_topic(assigned))
 
 
 def _nobody_waits_for_what_is_pending() -> AbstractContextManager[object]:

@@ -331,7 +331,7 @@ def _members_of_a_classic_group_have_their_targets() -> AbstractContextManager[o
     downgraded = migration.downgraded
 
     def aimed(group: Any, *rest: Any) -> Any:
-        aim = group.copy()
+        aim = group.draft()
         for member_id, target in group.targets.items():
             held = {topic: dict.fromkeys(indexes, 0) for topic, indexes in target.items()}
             aim.current[member_id] = aim.current[member_id]._replace(assigned=held)

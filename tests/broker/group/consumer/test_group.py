@@ -212,17 +212,17 @@ def test_an_epoch_below_those_of_members_is_raised() -> None:
     assert (group.epoch, group.metadata_hash, group.state) == (12, 5, ConsumerGroupState.ASSIGNING)
 
 
-def test_a_copy_is_a_group_of_its_own() -> None:
+def test_a_draft_is_a_group_of_its_own() -> None:
     group = group_of(*HEALTHY)
-    copy = group.copy()
+    draft = group.draft()
     for change in group.tombstones():
-        copy.replay(change)
-    assert copy.state is ConsumerGroupState.EMPTY
+        draft.replay(change)
+    assert draft.state is ConsumerGroupState.EMPTY
     assert (group.topic_counts, group.assignor_counts) == ({"a": 2}, {"range": 1})
     assert owners(group) == {"a:1": "m1", "a:2": "m2", "a:3": "m2"}
-    assert not copy.topic_counts
-    assert not copy.assignor_counts
-    assert (group.epoch, copy.epoch) == (12, 0)
+    assert not draft.topic_counts
+    assert not draft.assignor_counts
+    assert (group.epoch, draft.epoch) == (12, 0)
 
 
 def test_members_that_name_the_same_topics_share_one_set() -> None:
@@ -231,7 +231,7 @@ def test_members_that_name_the_same_topics_share_one_set() -> None:
     a, b, c = (group.members[name].topics for name in "abc")
     assert a is b
     assert (a, c) == (frozenset(("t", "u")), frozenset("t"))
-    changed = group.copy()
+    changed = group.draft()
     changed.replay(of_member("c", "t", "u"))
     assert changed.members["c"].topics is a
     assert group.members["c"].topics is c
