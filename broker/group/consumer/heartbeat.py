@@ -286,7 +286,8 @@ def _move(
     subscribed = target.subscribed_ids(group.topics_of(group.members[member_id]), topics)
     aim = Target(group.target_epoch, group.targets.get(member_id, NO_PARTITIONS), subscribed, is_free)
     after = reconcile(before, aim, Told(request.member_epoch, request.owned))
-    if after is not None and after is not before:
+    # `before` may be of an instance that had another id.
+    if after is not None and after != group.current.get(member_id):
         draft.write(RecordKind.CURRENT, member_id, after)
     return after
 

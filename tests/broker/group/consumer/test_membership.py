@@ -389,6 +389,36 @@ def test_a_classic_member_is_not_welcomed_while_it_is_removed(group: Members, is
     assert group.members.heartbeat(member_id, "i", generation_id, group.now) is error
 
 
+def test_an_instance_that_comes_back_with_what_it_is_to_give_up_has_it_still() -> None:
+    """A cooperative member of the classic protocol that has lost its member id, but not its partitions."""
+    group = Members()
+
+    def join(member_id: str, owned: dict[str, list[int]]) -> JoinAnswer:
+        joined: list[JoinAnswer] = []
+        protocols = (Protocol("cooperative-sticky", subscription(["t"], owned)),)
+        request = JoinRequest(member_id, "consumer", protocols, 50_000, 60_000, "i", "c", "/h")
+        group.do(group.members.join(request, joined.append, group.now))
+        while group.stores:
+            group.end_append()
+        return joined[0]
+
+    group.beat("b", topics=frozenset(["u"]))
+    group.end_append()
+    first = join("", {})
+    group.beat("b")
+    group.end_append()
+    join(first.member_id, {"t": [0, 1]})
+    before = group.members.group.current[first.member_id]
+    assert (len(before.assigned[TOPIC]), len(before.pending[TOPIC])) == (1, 1)
+    group.world = group.world._replace(classic=group.world.classic._replace(new_id=lambda: "newer"))
+    group.members._world = group.world
+    again = join("", {"t": [0, 1]})
+    assert again.member_id != first.member_id
+    after = group.members.group.current[again.member_id]
+    assert (after.assigned, after.pending) == (before.assigned, before.pending)
+    assert group.loaded(group.log).group.current == group.members.group.current
+
+
 def test_an_empty_instance_id_is_not_that_of_members_without_one(group: Members) -> None:
     joined: list[JoinAnswer] = []
     protocols = (Protocol("range", subscription(["t"])),)
