@@ -98,9 +98,19 @@ class Commits:
         def written(error: ErrorCode) -> None:
             end(not error)
             self._groups.counters.offsets_committed += 0 if error else len(accepted)
+
+        def answer_commit(error: ErrorCode) -> None:
             answer(outcomes | dict.fromkeys(accepted, COMMIT_ERRORS.get(error, error)))
 
-        self._groups.append(group_id, self._records(group_id, accepted), written, producer, by_version_2=by_version_2)
+        self._groups.append(
+            group_id,
+            self._records(group_id, accepted),
+            answer_commit,
+            producer,
+            by_version_2=by_version_2,
+            # What the log takes late counts too: so it does for whoever reads it back.
+            however_late=written,
+        )
 
     def transaction_ended(self, partition: int, producer_id: int, is_commit: bool) -> None:
         """Commit or drop the offsets of a transaction whose marker is durable in that partition of the topic.

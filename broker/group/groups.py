@@ -316,8 +316,11 @@ class Groups:
         *,
         by_version_2: bool = False,
         is_patient: bool = False,
+        however_late: Callable[[ErrorCode], None] = lambda _: None,
     ) -> None:
-        """`is_patient`: wait for replicas as long as it takes, not for `offsets.commit.timeout.ms`."""
+        """`is_patient`: wait for replicas as long as it takes, not for `offsets.commit.timeout.ms`; only `however_late`
+        hears what comes of the records after that.
+        """
         self.topic.append(
             group_id,
             records,
@@ -326,6 +329,7 @@ class Groups:
             producer,
             by_version_2=by_version_2,
             timeout_ms=None if is_patient else self._append_timeout_ms,
+            however_late=however_late,
         )
 
     def schedule(self, group: Group) -> None:

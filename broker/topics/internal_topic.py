@@ -244,16 +244,23 @@ class InternalTopic:
         *,
         by_version_2: bool = False,
         timeout_ms: int | None,
+        however_late: Callable[[ErrorCode], None] = lambda _: None,
     ) -> None:
         """Append these as one batch, and call back when they are safe (the high watermark has passed them) or refused.
 
         That may be before this returns. With `producer`, (id, epoch), they are part of its transaction;
         `by_version_2`: of one of version 2. Replicas that take longer than `timeout_ms` are not waited for:
-        REQUEST_TIMED_OUT, though the records may be safe later. None: they are waited for.
+        REQUEST_TIMED_OUT, though the records may be safe later; only `however_late`, called before `then`, hears of
+        that. None: they are waited for.
         """
         partition = self.partition(key)
+
+        def end(error: ErrorCode) -> None:
+            however_late(error)
+            then(error)
+
         if partition is None:
-            then(ErrorCode.not_leader_or_follower)
+            end(ErrorCode.not_leader_or_follower)
             return
         producer_id, producer_epoch = producer or (NO_PRODUCER_ID, -1)
         batch = encode_batch(
@@ -268,19 +275,19 @@ class InternalTopic:
         try:
             appended = partition.append(memoryview(batch), -1, now_ms, by_version_2=by_version_2, by_coordinator=True)
         except OSError:  # the partition reports it
-            then(ErrorCode.kafka_storage_error)
+            end(ErrorCode.kafka_storage_error)
             return
         if not isinstance(appended, Appended):
             reason = appended if isinstance(appended, ErrorCode) else appended.error_code
             place = f"{self._name}-{partition.index}"
             _logger.error("cannot append %d bytes of %.200s to %s: %s", len(batch), key, place, reason.name)
-            then(reason)
+            end(reason)
         elif partition.is_acknowledged(appended.last_offset):
-            then(ErrorCode.none)
+            end(ErrorCode.none)
         else:
             if timeout_ms is not None and len(partition.replicas) > 1:
                 then = self._at_most_after(timeout_ms, then)
-            partition.when_acknowledged(appended.last_offset, then)
+            partition.when_acknowledged(appended.last_offset, end)
 
     def _at_most_after(self, timeout_ms: int, then: Callable[[ErrorCode], None]) -> Callable[[ErrorCode], None]:
         """A callback that is `then`, which hears of a time-out if it is not called in time, and nothing after it."""

@@ -162,6 +162,19 @@ class TestGroups:
         cluster.wait(lambda: not waiting.waits)
         assert waiting.answer.error_code is ErrorCode.not_coordinator
 
+    def test_a_commit_whose_replicas_answer_late_counts_from_then_on(self, cluster: AskedCluster) -> None:
+        """The client is told after `offsets.commit.timeout.ms`; whoever reads the log has the offset all the same."""
+        coordinator = cluster.coordinator("g", GROUP)
+        cluster.wait(lambda: _offset(cluster, coordinator) == -1)
+        followers = {1, 2, 3} - {coordinator}
+        for follower in followers:
+            cluster.cluster.network.cut(cluster[follower].host, cluster[coordinator].host)
+        assert _simple_commit(cluster, coordinator) is ErrorCode.request_timed_out
+        assert _offset(cluster, coordinator) == -1
+        cluster.mend()
+        cluster.wait(lambda: _offset(cluster, coordinator) == 3)
+        assert cluster.coordinator("g", GROUP) == coordinator
+
     def test_offsets_of_a_deleted_topic_are_forgotten(self, cluster: AskedCluster) -> None:
         coordinator = cluster.coordinator("g", GROUP)
         joined = cluster.until(lambda: _join(cluster, coordinator), lambda answer: not answer.error_code)
