@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID, uuid4
 
 from kio.schema.errors import ErrorCode
@@ -37,6 +37,7 @@ from highwater.broker.topics.partitions import Partitions
 
 _logger = logging.getLogger(__name__)
 _SOME_UUID: Final = str(UUID(int=0))
+_Answer = TypeVar("_Answer", JoinAnswer, SyncAnswer, HeartbeatAnswer)
 
 
 class GroupCoordinator:
@@ -108,6 +109,9 @@ class GroupCoordinator:
         if (error := self._knows_too_little(group)) is not None:
             answer(JoinAnswer(error, request.member_id))
             return
+        if isinstance(members, ConsumerMembership):
+            refused = JoinAnswer(ErrorCode.coordinator_load_in_progress, request.member_id)
+            answer = self._when_known(group_id, answer, refused)
         self._groups.apply(group, members.join(request, answer, self._groups.now()))
 
     def sync(self, group_id: str, request: SyncRequest, answer: AnswerSync) -> None:
@@ -119,6 +123,8 @@ class GroupCoordinator:
         if error is not None or group is None:
             answer(SyncAnswer(error or ErrorCode.unknown_member_id))
             return
+        if isinstance(group.members, ConsumerMembership):
+            answer = self._when_known(group_id, answer, SyncAnswer(ErrorCode.rebalance_in_progress))
         self._groups.apply(group, group.members.sync(request, answer, self._groups.now()))
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
@@ -152,6 +158,21 @@ class GroupCoordinator:
         is_of_consumers = group is not None and isinstance(group.members, ConsumerMembership)
         return ErrorCode.coordinator_load_in_progress if is_of_consumers and not self._cluster.is_complete else None
 
+    def _when_known(
+        self, group_id: str, answer: Callable[[_Answer], None], refused: _Answer
+    ) -> Callable[[_Answer], None]:
+        """Answer, or refuse while what was read of a consumer group may be on this broker alone: it may be lost again.
+
+        Records of this broker that are acknowledged tell that all before them is too.
+        """
+
+        def answered(value: _Answer) -> None:
+            partition = self.topic.partition(group_id)
+            is_known = partition is None or partition.has_caught_up_with_consumers
+            answer(value if is_known or value.error_code else refused)
+
+        return answered
+
     def has_consumers(self, group_id: str) -> bool:
         """Whether this consumer group has members here."""
         group = self._groups.by_id.get(group_id)
@@ -179,13 +200,15 @@ class GroupCoordinator:
             answer(members)
             return
         group = self._groups.by_id[group_id]
+        loading = HeartbeatAnswer(ErrorCode.coordinator_load_in_progress, None, request.member_id, request.member_epoch)
+        when_known = self._when_known(group_id, answer, loading)
 
         def answered(value: HeartbeatAnswer) -> None:
             is_here = self._groups.by_id.get(group_id) is group and group.members is members
             if value.error_code and is_here and not members.tombstones():
                 # Nobody has ever joined this group.
                 self._groups.bury(group_id, group, [])
-            answer(value)
+            when_known(value)
 
         self._groups.apply(group, members.consumer_heartbeat(request, sees, answered, self._groups.now()))
 

@@ -18,6 +18,7 @@ from highwater.broker.group.consumer import heartbeat as heartbeats
 from highwater.broker.group.consumer import leaving
 from highwater.broker.group.consumer import reconcile as reconciling
 from highwater.broker.group.consumer.events import HeartbeatRequest
+from highwater.broker.replica.partition import Partition
 from tests.broker.simulation.clients import Client
 from tests.broker.simulation.cluster import Cluster
 from tests.broker.simulation.group_checker import GroupChecker
@@ -308,7 +309,33 @@ def the_topic_is_deleted_and_made_again(story: GroupStory) -> None:
     assert _indexes(answer) == {0, 1, 2, 3}
 
 
+def what_a_coordinator_alone_has_is_told_to_nobody(story: GroupStory) -> None:
+    """It read a record that another replica lacks, and dies before that one has it."""
+    a, _ = _a_has_all_and_b_joins(story)
+    a.beat()
+    a.give_up()
+    first, second, third = (story.cluster.brokers[id_] for id_ in story.cluster.assignments[COORDINATOR].replicas)
+    assert story.cluster.states[COORDINATOR].leader == first.broker_id
+    for other in (first, second):
+        story.cluster.network.cut(other.host, third.host)
+    a.send(a.epoch, lambda answer: None)
+    story.let_pass(30)
+    answers: list[Any] = []
+    for coordinator, last in ((first, second), (second, third)):
+        coordinator.kill()
+        story.wait(lambda last=last: story.cluster.states[COORDINATOR].leader == last.broker_id)  # type: ignore[misc]
+        for _ in range(30 if last is second else 0):
+            a.send(a.epoch, answers.append)
+            story.let_pass(20)
+    story.cluster.network.heal_all()
+    for broker in (first, second):
+        broker.start()
+    a.epoch = max(answer.member_epoch for answer in answers if not isinstance(answer, PeerFailure))
+    a.beat()
+
+
 STORIES: Final[list[Callable[[GroupStory], None]]] = [
+    what_a_coordinator_alone_has_is_told_to_nobody,
     a_partition_has_one_owner_at_a_time,
     the_answer_to_a_join_is_lost,
     the_answer_that_takes_partitions_is_lost,
@@ -380,9 +407,14 @@ def _topics_stay_what_they_were() -> AbstractContextManager[object]:
     return patch.object(heartbeats, "metadata_hash", lambda names, topics: ANY)
 
 
+def _what_is_read_is_told() -> AbstractContextManager[object]:
+    return patch.object(Partition, "has_caught_up_with_consumers", True)
+
+
 @pytest.mark.parametrize(
     ("breaking", "tell"),
     [
+        (_what_is_read_is_told, what_a_coordinator_alone_has_is_told_to_nobody),
         (what_others_have_is_not_withheld, a_partition_has_one_owner_at_a_time),
         (_what_is_pending_has_no_owner, a_member_comes_that_waits_for_what_is_pending),
         (_nobody_waits_for_what_is_pending, a_partition_is_given_back_before_it_was_given_up),
