@@ -48,6 +48,7 @@ def main() -> int:
     what.add_argument(
         "--mixed-groups", action="store_true", help="with a group in each, whose members change its protocol"
     )
+    parser.add_argument("--admin", action="store_true", help="--mixed-groups, and somebody changes what they read")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--verbose", action="store_true", help="with what the brokers log")
     options = parser.parse_args()
@@ -55,7 +56,7 @@ def main() -> int:
     logging.getLogger("highwater.broker").propagate = False
     kind: Callable[..., History] = HostHistory if options.processes else History
     if options.mixed_groups:
-        kind = partial(History, has_acls=False, has_members=True, has_classic_members=True)
+        kind = partial(History, has_acls=False, has_members=True, has_classic_members=True, has_admin=options.admin)
     if options.seed is not None:
         verdict = replay(kind(options.seed, is_told_at_once=True), is_verbose=options.verbose)
         print(_summary([verdict], 0))

@@ -58,12 +58,13 @@ class ClassicConsumer(GroupReader):
         rng: Random,
         *,
         is_cooperative: bool,
-        topics: Mapping[str, int],
+        topics: Callable[[], Mapping[str, int]],
     ) -> None:
-        """`topics`: those that a leader divides, with their partition counts."""
+        """`topics`: those that a leader divides, with their partition counts; it does so anew when these change."""
         super().__init__(cluster, checker, name, settings, rng)
         self._is_cooperative = is_cooperative
         self._topics = topics
+        self._topics_divided: Mapping[str, int] = {}
         self._phase = _Phase.JOINING
         self._is_asking = False
         self._is_revoking = False
@@ -112,7 +113,8 @@ class ClassicConsumer(GroupReader):
     def _beat(self) -> None:
         if self.is_gone or self._is_asking or self._is_revoking:
             return
-        if self._phase is _Phase.MEMBER and self.settings.subscription != self._subscription_told:
+        has_other_topics = bool(self._leads) and self._topics() != self._topics_divided
+        if self._phase is _Phase.MEMBER and (has_other_topics or self.settings.subscription != self._subscription_told):
             self._rejoin()
             return
         if self._phase is _Phase.JOINING:
@@ -242,7 +244,8 @@ class ClassicConsumer(GroupReader):
             readers[member.member_id] = said.topics
             for topic, indexes in said.owned.items():
                 claimed.update(dict.fromkeys(((topic, index) for index in indexes), member.member_id))
-        shares = divided(self._topics, readers, claimed)
+        self._topics_divided = self._topics()
+        shares = divided(self._topics_divided, readers, claimed)
         return {
             "protocol_type": "consumer",
             "protocol_name": "even",

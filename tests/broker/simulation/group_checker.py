@@ -69,6 +69,8 @@ class GroupChecker:
         self._tried: dict[TopicPartitionId, int] = {}
         self.contested: set[str] = set()
         """Instances that may be taken over any time, by a join that somebody sent who is gone."""
+        self.dismissed: set[Watched] = set()
+        """Members that an administrator has removed, or will have."""
         self.handovers = 0
         """How often a partition went from one member to another."""
 
@@ -102,7 +104,7 @@ class GroupChecker:
         It may have been told to give partitions up by an answer that was lost.
         """
         life = self._lives.get(member)
-        if life is None or member.is_gone or member.instance_id in self.contested:
+        if life is None or member.is_gone or member.instance_id in self.contested or member in self.dismissed:
             return False
         if now_ms >= life.heard_ms + self.session_timeout_ms:
             return False

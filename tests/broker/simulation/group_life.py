@@ -5,6 +5,7 @@ The group is of KIP-848, classic, or mixed, as its members are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -42,6 +43,17 @@ _DESCRIBE: Final = 69
 _DESCRIBE_VERSION: Final = 1
 _DESCRIBE_CLASSIC: Final = 15
 _DESCRIBE_CLASSIC_VERSION: Final = 5
+_LEAVE_GROUP: Final = 13
+_LEAVE_GROUP_VERSION: Final = 5
+_CREATE_PARTITIONS: Final = 37
+_INCREMENTAL_ALTER_CONFIGS: Final = 44
+_ADMIN_VERSION: Final = 1
+_GROUP_RESOURCE: Final = 32
+_GROUP_SETTINGS: Final = {
+    "consumer.assignment.interval.ms": ("0", "4000", None),
+    "consumer.heartbeat.interval.ms": ("100", "2000", None),
+}
+_MOST_PARTITIONS: Final = 8
 _TIMEOUT_MS: Final = 3000
 _BACKOFF_MS: Final = 100
 
@@ -53,16 +65,23 @@ def finalise_group_version(cluster: Cluster) -> None:
 
 
 class GroupLife:
-    def __init__(self, cluster: Cluster, rng: Random, mixing_rng: Random | None) -> None:
-        """`mixing_rng` decides who is a classic member, so that all else is the same without them; None for nobody."""
+    def __init__(
+        self, cluster: Cluster, rng: Random, mixing_rng: Random | None, admin_rng: Random | None = None
+    ) -> None:
+        """`mixing_rng` decides who is a classic member, so that all else is the same without them; None for nobody.
+
+        `admin_rng` decides what an administrator does; None for nothing.
+        """
         self.cluster = cluster
         self.rng = rng
         self.checker = GroupChecker(SESSION_TIMEOUT_MS, may_lose=cluster.checker.may_lose)
         self.members: list[GroupReader] = []
         self._mixing_rng = mixing_rng
+        self._admin_rng = admin_rng
         self._classic_share = 0.0 if mixing_rng is None else mixing_rng.choice((0.3, 0.5, 0.8))
         self._is_cooperative = mixing_rng is not None and mixing_rng.random() < 0.5
         finalise_group_version(cluster)
+        self._admin = Client(cluster, "admin")
         self._count = 0
         self._is_over = False
         """Whether nothing befalls it any more: then all read the same, and nobody commits."""
@@ -74,8 +93,14 @@ class GroupLife:
             self._join()
 
     @property
+    def topics(self) -> dict[str, int]:
+        """The topics of the group, with their partition counts."""
+        counts = Counter(topic for topic, _ in self.cluster.assignments)
+        return {name: counts[name] for name in TOPICS}
+
+    @property
     def partitions(self) -> list[TopicPartitionId]:
-        return [(self.cluster.topic_ids[name], index) for name, count in TOPICS.items() for index in range(count)]
+        return [(self.cluster.topic_ids[name], index) for name, count in self.topics.items() for index in range(count)]
 
     # What befalls it
 
@@ -84,6 +109,8 @@ class GroupLife:
         events = [self._join, self._join, self._leave, self._die, self._pause, self._subscribe, self._bounce]
         rolls = self._mixing_rng is not None and self._mixing_rng.random() < 0.2
         (self._roll if rolls else self.rng.choice(events))()
+        if self._admin_rng is not None and self._admin_rng.random() < 0.25:
+            self._admin_rng.choice((self._dismiss, self._grow, self._set))(self._admin_rng)
 
     def _join(
         self,
@@ -114,7 +141,13 @@ class GroupLife:
         if is_classic:
             is_cooperative = self._is_cooperative
             member = ClassicConsumer(
-                self.cluster, self.checker, name, settings, own_rng, is_cooperative=is_cooperative, topics=TOPICS
+                self.cluster,
+                self.checker,
+                name,
+                settings,
+                own_rng,
+                is_cooperative=is_cooperative,
+                topics=lambda: self.topics,
             )
         else:
             member = GroupMember(self.cluster, self.checker, name, settings, own_rng)
@@ -192,6 +225,41 @@ class GroupLife:
         self.cluster.world.call_later(
             self.rng.choice((100, 2000)), lambda: self._join(instance_id, is_classic=is_classic)
         )
+
+    # What an administrator does
+
+    def _dismiss(self, rng: Random) -> None:
+        """A member is removed, which lives."""
+        member = rng.choice(self.members) if self.members else None
+        coordinator = self._admin.leader_of(COORDINATOR)
+        if member is None or coordinator is None:
+            return
+        self._tell(f"{member.name} is removed")
+        self.checker.dismissed.add(member)
+        id_ = {"member_id": "" if member.instance_id else member.member_id, "group_instance_id": member.instance_id}
+        fields = {"group_id": GROUP, "members": [id_ | {"reason": None}]}
+        ask(coordinator[0], _LEAVE_GROUP, _LEAVE_GROUP_VERSION, fields, lambda _: None, timeout_ms=_TIMEOUT_MS)
+
+    def _grow(self, rng: Random) -> None:
+        name, count = rng.choice([*self.topics.items()])
+        if 0 < count < _MOST_PARTITIONS:
+            self._tell(f"{name} is to have {count + 1} partitions")
+            topic = {"name": name, "count": count + 1, "assignments": None}
+            self._ask_all(_CREATE_PARTITIONS, {"topics": [topic], "timeout": _TIMEOUT_MS, "validate_only": False})
+
+    def _set(self, rng: Random) -> None:
+        name, values = rng.choice([*_GROUP_SETTINGS.items()])
+        value = rng.choice(values)
+        self._tell(f"the group's {name} is to be {value}")
+        change = {"name": name, "config_operation": 0 if value else 1, "value": value}
+        resource = {"resource_type": _GROUP_RESOURCE, "resource_name": GROUP, "configs": [change]}
+        self._ask_all(_INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False}, at_most=1)
+
+    def _ask_all(self, key: int, fields: dict[str, Any], at_most: int = 9) -> None:
+        """Only the controller does some things."""
+        for broker in [*self.cluster.brokers.values()][:at_most]:
+            peer = self._admin.connection_to(broker.endpoint)
+            ask(peer, key, _ADMIN_VERSION, fields, lambda _: None, timeout_ms=_TIMEOUT_MS)
 
     def _tell(self, text: str) -> None:
         self.cluster.tell(f"> {text}")

@@ -79,12 +79,13 @@ class History:
         has_acls: bool | None = None,
         has_members: bool | None = None,
         has_classic_members: bool | None = None,
+        has_admin: bool = False,
         is_told_at_once: bool = False,
     ) -> None:
         """A durable one acknowledges what is flushed, and suffers power cuts; a seed decides unless it is said.
 
         One with ACLs has an authorizer, and users whose rights change. One with members has a group
-        of consumers (KIP-848), which may have classic members too.
+        of consumers (KIP-848), which may have classic members too, and an administrator.
         """
         self.seed = seed
         self.rng = rng = Random(seed * 7919 + 1)
@@ -118,7 +119,10 @@ class History:
         self.cluster = self._make_cluster(brokers, properties, may_lose=may_lose)
         self.cluster.world.is_told_at_once = is_told_at_once
         self.access = Access(self.cluster, access_rng) if "authorizer.class.name" in properties else None
-        self.group = GroupLife(self.cluster, group_rng, mixing_rng if is_mixed else None) if has_members else None
+        self.group = None
+        if has_members:
+            admin_rng = Random(seed * 67_867_967 + 13) if has_admin else None
+            self.group = GroupLife(self.cluster, group_rng, mixing_rng if is_mixed else None, admin_rng)
         network = self.cluster.network
         network.max_delay_ms = rng.choice((1, 2, 5, 20))
         network.slow_rate, network.slow_ms = rng.choice(((0.0, 0), (0.01, 50), (0.05, 400)))
