@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 
 class Overlay(MutableMapping[K, V]):
@@ -25,6 +26,20 @@ class Overlay(MutableMapping[K, V]):
         if key in self._removed:
             raise KeyError(key)
         return self._below[key]
+
+    # MutableMapping has these two by an exception for each key that is not there.
+
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+    @overload
+    def get(self, key: K, /, default: V | T) -> V | T: ...
+    def get(self, key: K, /, default: Any = None) -> Any:
+        if key in self._set:
+            return self._set[key]
+        return default if key in self._removed else self._below.get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._set or (key in self._below and key not in self._removed)
 
     def __setitem__(self, key: K, value: V) -> None:
         self._set[key] = value

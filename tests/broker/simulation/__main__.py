@@ -48,7 +48,9 @@ def main() -> int:
     what.add_argument(
         "--mixed-groups", action="store_true", help="with a group in each, whose members change its protocol"
     )
-    parser.add_argument("--admin", action="store_true", help="--mixed-groups, and somebody changes what they read")
+    parser.add_argument(
+        "--admin", action="store_true", help="with --mixed-groups: somebody changes its topics, members and settings"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--verbose", action="store_true", help="with what the brokers log")
     options = parser.parse_args()

@@ -234,10 +234,9 @@ def test_a_heartbeat_that_writes_goes_over_no_other_member(group: Members) -> No
     group.end_append()
     of_group = group.members.group
     (kept,) = of_group.current["a"].assigned[TOPIC]
-    of_group.members, of_group.current, of_group.targets = map(
-        Vast, (of_group.members, of_group.current, of_group.targets)
-    )
-    of_group.static_ids, of_group.owners[TOPIC] = Vast(of_group.static_ids), Vast(of_group.owners[TOPIC])
+    for name in ("members", "current", "targets", "static_ids"):
+        setattr(of_group, name, Vast(getattr(of_group, name)))
+    of_group.owners[TOPIC] = Vast(of_group.owners[TOPIC])
     given_up = group.beat("a", 1, owned={TOPIC: frozenset([kept])})
     group.end_append()
     given = group.beat("b", 2)
