@@ -163,7 +163,7 @@ class GroupCoordinator:
     ) -> Callable[[_Answer], None]:
         """Answer, or refuse while what was read of a consumer group may be on this broker alone: it may be lost again.
 
-        Records of this broker that are acknowledged tell that all before them is too.
+        When records of this broker are acknowledged, all before them are.
         """
 
         def answered(value: _Answer) -> None:

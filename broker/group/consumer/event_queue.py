@@ -98,7 +98,7 @@ class EventQueue:
         self._leaves_classic_only = False
         """Whether the records under way leave members, and none of the consumer protocol."""
         self._waiting: OrderedDict[Hashable, GroupEvent] = OrderedDict()
-        """By whose they are and whether that leaves; nobody's by itself."""
+        """The key is the member and whether it leaves; an event of nobody's has one of its own."""
         self._not_before_ms = 0
         self._is_dead = False
         self._effects: list[Effect] = []

@@ -52,7 +52,7 @@ class Overlay(MutableMapping[K, V]):
             del self._set[key]
 
     def __iter__(self) -> Iterator[K]:
-        """In the order of a dict to which the same was done."""
+        """The order is that of a dict to which the same was done."""
         yield from (key for key in self._below if key not in self._removed)
         yield from (key for key in self._set if key in self._removed or key not in self._below)
 
