@@ -58,7 +58,7 @@ def written_by_kio(drawn: Any) -> bytes:
 
 
 @pytest.mark.parametrize(("name", "version"), COLD)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_requests_are_written_and_read_as_kio_does_it(name: str, version: int, data: st.DataObject) -> None:
     entity = cold._entity(name, version, EntityType.request)
@@ -73,7 +73,7 @@ def test_requests_are_written_and_read_as_kio_does_it(name: str, version: int, d
 
 
 @pytest.mark.parametrize(("name", "version"), COLD)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_answers_are_written_as_kio_writes_them(name: str, version: int, data: st.DataObject) -> None:
     answer = data.draw(st.from_type(cold._entity(name, version, EntityType.response)))
@@ -81,7 +81,7 @@ def test_answers_are_written_as_kio_writes_them(name: str, version: int, data: s
 
 
 @pytest.mark.parametrize(("name", "version"), COLD)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(raw=st.binary(max_size=100))
 def test_garbage_is_decoded_or_malformed(name: str, version: int, raw: bytes) -> None:
     with contextlib.suppress(MalformedRequestError):
