@@ -140,10 +140,10 @@ class Partition:
         """Fetches of consumers that wait for the high watermark or the last stable offset."""
         self.replica_waiters: Waiters = {}
         """Fetches of followers that wait for the log to grow."""
-        self._acknowledgements: deque[tuple[int, Acknowledge]] = deque()
-        """(last offset, callback): the callback waits for the high watermark to pass the offset."""
-        self._leader_acknowledgements: deque[tuple[int, Acknowledge]] = deque()
-        """(last offset, callback): the callback waits for `safe_end_offset` to pass the offset."""
+        self._acknowledgements: deque[tuple[int, Acknowledge]] | None = None
+        """(last offset, callback): the callback waits for the high watermark to pass the offset. None before any."""
+        self._leader_acknowledgements: deque[tuple[int, Acknowledge]] | None = None
+        """The same for `safe_end_offset`."""
         self._failed_appends = self._failure_reported_ms = 0
         self._bytes = ReadableBytes()
         self.safe_end_offset = log.safe_end_offset
@@ -492,7 +492,11 @@ class Partition:
         if self.has_failed:
             acknowledge(ErrorCode.kafka_storage_error)
             return
-        (self._acknowledgements if acks == -1 else self._leader_acknowledgements).append((last_offset, acknowledge))
+        if acks == -1:
+            waiting = self._acknowledgements = self._acknowledgements or deque()
+        else:
+            waiting = self._leader_acknowledgements = self._leader_acknowledgements or deque()
+        waiting.append((last_offset, acknowledge))
 
     def call_when_safe(self, last_offset: int, then: Acknowledge) -> None:
         """Call back once the high watermark has passed `last_offset`; at once if it has."""
