@@ -79,6 +79,7 @@ def encode_topic_id(topic_id: uuid.UUID) -> str:
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
+@lru_cache(maxsize=64)  # All partitions of a topic have the same.
 def decode_topic_id(text: str) -> uuid.UUID:
     try:
         return uuid.UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
@@ -90,7 +91,7 @@ def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
     return f"version: {_VERSION}\ntopic_id: {encode_topic_id(topic_id)}".encode()
 
 
-@lru_cache(maxsize=64)  # All partitions of a topic have the same.
+@lru_cache(maxsize=64)
 def decode_partition_metadata(text: bytes) -> uuid.UUID:
     fields = dict(re.findall(r"^(\w+): *(\S+)\s*$", text.decode(errors="replace"), re.MULTILINE))
     if "version" not in fields or "topic_id" not in fields:

@@ -55,6 +55,14 @@ class Entry(NamedTuple):
     size_bytes: int
 
 
+class Stamp(NamedTuple):
+    """A change of a file gives it another one."""
+
+    size_bytes: int
+    modified_ns: int
+    """The wall clock at the last change."""
+
+
 class FileOperations(Protocol):
     """What the log needs of a file system; every method raises OSError on failure."""
 
@@ -108,8 +116,8 @@ class FileOperations(Protocol):
     def volume_size(self, path: Path) -> tuple[int, int]:
         """(bytes in all, bytes that can still be written) of the volume that has the directory."""
 
-    def modified_ms(self, path: Path) -> int:
-        """When the content of the file last changed, by the wall clock."""
+    def stamp(self, path: Path) -> Stamp:
+        """The size of a file, and when its content last changed; of a directory, when its names last changed."""
 
     def make_directory(self, path: Path) -> None: ...
 
@@ -283,8 +291,9 @@ class RealFiles:
         volume = os.statvfs(path)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
-    def modified_ms(self, path: Path) -> int:
-        return path.stat().st_mtime_ns // 1_000_000
+    def stamp(self, path: Path) -> Stamp:
+        found = path.stat()
+        return Stamp(found.st_size, found.st_mtime_ns)
 
     def make_directory(self, path: Path) -> None:
         path.mkdir()

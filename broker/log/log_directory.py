@@ -33,12 +33,13 @@ from highwater.broker.log.checkpoint import (
     decode_offsets,
     decode_partition_metadata,
     decode_properties,
-    encode_clean_shutdown,
+    decode_topic_id,
     encode_lines,
     encode_properties,
     encode_topic_id,
     offset_line,
 )
+from highwater.broker.log.clean_stop import WholeLog, decode_mark, encode_mark
 from highwater.broker.log.closing import close_logs
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import LogDirectoryError, LogDirectoryFailed, SegmentsGone
@@ -225,7 +226,9 @@ class LogDirectory:
         self.gone = {key: offset for key in gone if (offset := recovery_points[key]) > 0}
         # The mark is removed before any file changes, so that a crash from here on counts as an unclean stop.
         is_clean = self._files.exists(self.path / CLEAN_SHUTDOWN)
+        whole_logs: Mapping[str, WholeLog] = {}
         if is_clean:
+            whole_logs = decode_mark(self._files.read(self.path / CLEAN_SHUTDOWN))
             self._files.remove(self.path / CLEAN_SHUTDOWN)
             self._files.sync_directory(self.path)
         done = 0
@@ -234,7 +237,8 @@ class LogDirectory:
             for key in keys:
                 if progress is not None:
                     progress(done, len(keys))
-                directory = self.path / partition_name(*key)
+                name = partition_name(*key)
+                directory = self.path / name
                 recovery_point = recovery_points.get(key, 0)
                 loader = LogLoader(
                     files=self._files,
@@ -247,21 +251,32 @@ class LogDirectory:
                     log_start_offset=log_start_offsets.get(key, 0),
                     clean_offset=self.clean_offsets.get(key, 0),
                 )
-                found = _Found(key, self._read_topic_id(directory, was_flushed=recovery_point > 0))
+                whole = whole_logs.get(name)
+                state = None if whole is None else loader.take_over(whole)
+                if whole is None or state is None or recovery_point == 0:
+                    # Nothing of it was flushed yet, so that a power cut may have torn the file.
+                    topic_id = self._read_topic_id(directory, was_flushed=recovery_point > 0)
+                else:
+                    topic_id = decode_topic_id(whole.topic_id)
+                found = _Found(key, topic_id)
+                if state is not None:
+                    self._take_up(loader, found, state)
+                    done += 1
+                    continue
                 entries = self._files.list(directory)
                 if aside is not None and loader.takes_long(entries):
                     # Segments of its own, as a thread must not close what another one reads.
                     loader.open_segments = OpenSegments(1)
                     later.append((loader, found, aside.submit(loader.load_and_close, entries)))
                     continue
-                self._take_up(loader, found, partial(loader.load, entries))
+                self._load_log(loader, found, partial(loader.load, entries))
                 done += 1
             yield
             while later:
                 if progress is not None:
                     progress(done, len(keys))
                 loader, found, future = later.popleft()
-                self._take_up(loader, found, future.result)
+                self._load_log(loader, found, future.result)
                 done += 1
         finally:
             for _, _, future in later:
@@ -270,13 +285,14 @@ class LogDirectory:
         if progress is not None:
             progress(len(keys), len(keys))
 
-    def _take_up(self, loader: LogLoader, found: _Found, load: Callable[[], LogState]) -> None:
-        (topic, partition), directory = found.key, loader.directory
+    def _load_log(self, loader: LogLoader, found: _Found, load: Callable[[], LogState]) -> None:
         try:
-            state = load()
+            self._take_up(loader, found, load())
         except SegmentsGone:
             self.gone[found.key] = loader.recovery_point
-            return
+
+    def _take_up(self, loader: LogLoader, found: _Found, state: LogState) -> None:
+        (topic, partition), directory = found.key, loader.directory
         if loader.open_segments is not self._open_segments:
             for segment in state.segments:
                 segment.go_on_in(directory, self._open_segments)
@@ -484,7 +500,9 @@ class LogDirectory:
             close_logs(self.logs.values(), clean=clean)
             if clean:
                 self.checkpoint(high_watermarks)
-                write_durably(self._files, self.path / CLEAN_SHUTDOWN, encode_clean_shutdown(-1))
+                found = ((partition_name(*key), log.whole()) for key, log in self.logs.items())
+                mark = encode_mark({name: whole for name, whole in found if whole is not None})
+                write_durably(self._files, self.path / CLEAN_SHUTDOWN, mark)
         finally:
             self._unlock()
 

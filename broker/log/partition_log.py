@@ -23,7 +23,9 @@ from highwater.broker.log.checkpoint import (
     PARTITION_METADATA,
     encode_epochs,
     encode_partition_metadata,
+    encode_topic_id,
 )
+from highwater.broker.log.clean_stop import WholeLog
 from highwater.broker.log.compaction_job import CleanedGroup, Dirtiness, Job, compaction_job, dirtiness
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import CorruptIndex, NotCached
@@ -34,9 +36,12 @@ from highwater.broker.log.producer_state import ProducerStates
 from highwater.broker.log.recovery import (
     LogState,
     first_unsynced_slot,
+    has_leftovers,
     observe_producer,
     rebuild_producers,
     remove_snapshots,
+    remove_stray_snapshots,
+    snapshots_among,
 )
 from highwater.broker.log.replicated_batches import runs_of_batches
 from highwater.broker.log.retention import count_expired
@@ -628,6 +633,28 @@ class PartitionLog:
         self._unflushed.paths += active.indexes.paths
         self._take_snapshot()
         return self.begin_flush()
+
+    def whole(self) -> WholeLog | None:
+        """What the next start is to take over, after a clean close; None if it is to look at the files."""
+        segments, end_offset = self._segments.all, self.log_end_offset
+        names = [entry.name for entry in self._files.list(self.directory)]
+        has_producers = len(self.producer_states) > 0
+        if (
+            self.topic_id is None
+            or (has_producers and self._snapshot_offset != end_offset)
+            or any(segment.indexes.has_aborted for segment in segments)
+            or has_leftovers(names)
+        ):
+            return None
+        remove_stray_snapshots(self._files, self.directory, snapshots_among(names), segments, end_offset)
+        return WholeLog(
+            [*self._files.stamp(self.directory), *segments[-1].stamp()],
+            encode_topic_id(self.topic_id),
+            self.segment_sizes,
+            end_offset,
+            self.leader_epochs.entries,
+            has_producers,
+        )
 
     def close(self, *, clean: bool = True) -> None:
         """Close all files. A clean close first blocks until all that was written is on the disk."""

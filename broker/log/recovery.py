@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.broker.log.checkpoint import LEADER_EPOCH_CHECKPOINT, MalformedFile, decode_epochs
+from highwater.broker.log.clean_stop import WholeLog
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import CorruptIndex, CorruptSnapshot, LogDirectoryError, SegmentsGone
 from highwater.broker.log.files import TEMPORARY_SUFFIX, Entry, FileOperations, sync_file
@@ -114,7 +115,7 @@ class LogLoader:
 
         With all files closed again, raises LogDirectoryError for what it cannot use, and OSError.
         """
-        if any(entry.name.endswith(_UNFINISHED_SUFFIXES) for entry in entries):
+        if has_leftovers(entry.name for entry in entries):
             self._remove_leftovers(entries)
             self._finish_swaps()
             entries = self.files.list(self.directory)
@@ -129,6 +130,24 @@ class LogLoader:
             for segment in segments:
                 segment.release()
             raise
+
+    def take_over(self, whole: WholeLog) -> LogState | None:
+        """Load the log as a clean stop left it, without its files; None if they are not as they were."""
+        log_end_offset, states = whole.end_offset, ProducerStates()
+        segments = [self._segment(base_offset, size_bytes) for base_offset, size_bytes in whole.segments]
+        log_start_offset = max(self.log_start_offset, segments[0].base_offset)
+        if log_end_offset < max(self.recovery_point, log_start_offset):
+            return None
+        try:
+            if whole.stamps != [*self.files.stamp(self.directory), *segments[-1].stamp()]:
+                return None
+            if whole.has_producers:
+                path = self.directory / file_name(log_end_offset, SNAPSHOT_SUFFIX)
+                states = ProducerStates.decode(self.files.read(path))
+        except (FileNotFoundError, CorruptSnapshot):
+            return None
+        offsets = log_start_offset, log_end_offset, log_end_offset
+        return self._state(segments, *offsets, LeaderEpochs(whole.leader_epochs), states, is_whole=True)
 
     def load_and_close(self, entries: Sequence[Entry]) -> LogState:
         """The same with all files closed: many logs may wait until somebody takes them up."""
@@ -192,11 +211,25 @@ class LogLoader:
                 self.files.sync_directory(self.directory)
         leader_epochs.truncate_from_end(log_end_offset)
         leader_epochs.truncate_from_start(log_start_offset)
-        for segment in segments[:-1]:
-            segment.is_sealed = True
-        self._remove_stray_snapshots(snapshots, segments, log_end_offset)
+        remove_stray_snapshots(self.files, self.directory, snapshots, segments, log_end_offset)
         if log_end_offset < self.recovery_point:
             self._tell_of_loss(log_end_offset, self.recovery_point)
+        offsets = log_start_offset, log_end_offset, snapshot_offset
+        return self._state(segments, *offsets, leader_epochs, producer_states, is_whole=is_whole)
+
+    def _state(
+        self,
+        segments: list[Segment],
+        log_start_offset: int,
+        log_end_offset: int,
+        snapshot_offset: int,
+        leader_epochs: LeaderEpochs,
+        producer_states: ProducerStates,
+        *,
+        is_whole: bool,
+    ) -> LogState:
+        for segment in segments[:-1]:
+            segment.is_sealed = True
         return LogState(
             segments=segments,
             log_start_offset=log_start_offset,
@@ -233,16 +266,8 @@ class LogLoader:
         swapped = offsets[LOG_SUFFIX + SWAP_SUFFIX]
         for base_offset in swapped:
             _logger.info("%s: finishing the compaction into the segment of offset %d", self.directory, base_offset)
-            swap = Segment(
-                self.files,
-                self.directory,
-                base_offset,
-                self.open_segments,
-                index_interval_bytes=self.config.index_interval_bytes,
-                size_bytes=sizes[file_name(base_offset, LOG_SUFFIX + SWAP_SUFFIX)],
-                created_ms=self.now_ms,
-                aside=SWAP_SUFFIX,
-            )
+            size_bytes = sizes[file_name(base_offset, LOG_SUFFIX + SWAP_SUFFIX)]
+            swap = self._segment(base_offset, size_bytes, aside=SWAP_SUFFIX)
             try:
                 last_offset = max((header.last_offset for _, header in swap.headers()), default=base_offset)
             except CorruptBatch as error:
@@ -265,6 +290,19 @@ class LogLoader:
         if swapped:
             self.files.sync_directory(self.directory)
 
+    def _segment(self, base_offset: int, size_bytes: int, *, has_aborted: bool = False, aside: str = "") -> Segment:
+        return Segment(
+            self.files,
+            self.directory,
+            base_offset,
+            self.open_segments,
+            index_interval_bytes=self.config.index_interval_bytes,
+            size_bytes=size_bytes,
+            created_ms=self.now_ms,
+            has_aborted=has_aborted,
+            aside=aside,
+        )
+
     def _find_segments(self, sizes: Mapping[str, int], offsets: Mapping[str, list[int]]) -> list[Segment]:
         bases = offsets[LOG_SUFFIX]
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
@@ -274,14 +312,9 @@ class LogLoader:
                     self._tell_of_loss(orphan, next((base for base in bases if base > orphan), self.recovery_point))
                 self.files.remove(self.directory / file_name(orphan, suffix))
         segments = [
-            Segment(
-                self.files,
-                self.directory,
+            self._segment(
                 base_offset,
-                self.open_segments,
-                index_interval_bytes=self.config.index_interval_bytes,
-                size_bytes=sizes[file_name(base_offset, LOG_SUFFIX)],
-                created_ms=self.now_ms,
+                sizes[file_name(base_offset, LOG_SUFFIX)],
                 has_aborted=sizes.get(file_name(base_offset, TRANSACTION_INDEX_SUFFIX), 0) > 0,
             )
             for base_offset in bases
@@ -388,18 +421,26 @@ class LogLoader:
             if self.files.exists(path):
                 self.files.remove(path)
 
-    def _remove_stray_snapshots(self, snapshots: list[int], segments: list[Segment], log_end_offset: int) -> None:
-        """Keep the snapshots at the beginning of a segment, and the latest: a recovery begins at one of these."""
-        keep = {segment.base_offset for segment in segments}
-        keep.update([offset for offset in snapshots if offset <= log_end_offset][-1:])
-        for offset in snapshots:
-            if offset > log_end_offset or offset not in keep:
-                self.files.remove(self.directory / file_name(offset, SNAPSHOT_SUFFIX))
+
+def has_leftovers(names: Iterable[str]) -> bool:
+    """Whether an interrupted deletion or compaction left any of these files."""
+    return any(name.endswith(_UNFINISHED_SUFFIXES) for name in names)
+
+
+def remove_stray_snapshots(
+    files: FileOperations, directory: Path, snapshots: list[int], segments: Sequence[Segment], log_end_offset: int
+) -> None:
+    """Keep the snapshots at the beginning of a segment, and the latest: a recovery begins at one of these."""
+    keep = {segment.base_offset for segment in segments}
+    keep.update([offset for offset in snapshots if offset <= log_end_offset][-1:])
+    for offset in snapshots:
+        if offset > log_end_offset or offset not in keep:
+            files.remove(directory / file_name(offset, SNAPSHOT_SUFFIX))
 
 
 def remove_snapshots(files: FileOperations, directory: Path, *, past: int) -> None:
     """Remove the snapshots past an offset; sync the folder after it."""
-    for offset in _snapshots_in(files, directory):
+    for offset in snapshots_among(entry.name for entry in files.list(directory)):
         if offset > past:
             files.remove(directory / file_name(offset, SNAPSHOT_SUFFIX))
 
@@ -408,7 +449,7 @@ def rebuild_producers(
     files: FileOperations, directory: Path, segments: Sequence[Segment], log_start_offset: int, log_end_offset: int
 ) -> tuple[ProducerStates, int]:
     """(state of the producers, offset of the snapshot that it is based on) of a log that was truncated."""
-    snapshots = _snapshots_in(files, directory)
+    snapshots = snapshots_among(entry.name for entry in files.list(directory))
     states, snapshot_offset = _read_snapshot(files, directory, snapshots, log_start_offset, log_end_offset)
     _replay(segments, max(snapshot_offset, log_start_offset), states)
     return states, snapshot_offset
@@ -480,8 +521,9 @@ def _offsets_by_suffix(names: Iterable[str]) -> Mapping[str, list[int]]:
     return offsets
 
 
-def _snapshots_in(files: FileOperations, directory: Path) -> list[int]:
-    return _offsets_by_suffix(entry.name for entry in files.list(directory))[SNAPSHOT_SUFFIX]
+def snapshots_among(names: Iterable[str]) -> list[int]:
+    """The offsets of the snapshots among these names, in order."""
+    return _offsets_by_suffix(names)[SNAPSHOT_SUFFIX]
 
 
 def observe_producer(

@@ -412,7 +412,7 @@ class Segment(SegmentFile):
         claimed_ms = self.largest_timestamp[0]
         if time_ms <= claimed_ms <= now_ms + CREDIBLE_MS:
             return False
-        written_ms = self._files.modified_ms(self._path)
+        written_ms = self._written_ms()
         if claimed_ms < 0 or (claimed_ms < time_ms) == (written_ms < time_ms):
             return written_ms < time_ms
         return False if 0 <= written_ms - claimed_ms <= CREDIBLE_MS else None
@@ -428,8 +428,11 @@ class Segment(SegmentFile):
         Such records are as young as the last write to their file.
         """
         if look.end_position <= self.size_bytes:
-            found_ms = self._files.modified_ms(self._path) if largest_ms is None else largest_ms
+            found_ms = self._written_ms() if largest_ms is None else largest_ms
             self._looked_at = look._replace(largest_ms=found_ms)
+
+    def _written_ms(self) -> int:
+        return self.stamp().modified_ns // 1_000_000
 
     def end_of(self, offset: int, size_bytes: int) -> int | None:
         """An offset above all in a read of `size_bytes` from the batch of `offset` on; None: the segment's end."""

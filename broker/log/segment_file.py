@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.broker.log.errors import NotCached
-from highwater.broker.log.files import FileOperations, FilePiece
+from highwater.broker.log.files import FileOperations, FilePiece, Stamp
 from highwater.broker.log.open_segments import OpenSegments
 from highwater.kafka.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, ReadableBuffer, read_header
 from highwater.kafka.records.batch import headers as whole_headers
@@ -107,6 +107,9 @@ class SegmentFile:
         except CorruptBatch:
             return None
         return header if position + header.size_bytes <= self.size_bytes else None
+
+    def stamp(self) -> Stamp:
+        return self._files.stamp(self._path)
 
     # The descriptor
 

@@ -8,14 +8,16 @@ since, in order. That is more than a journaling file system loses, and no less.
 from __future__ import annotations
 
 import errno
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from highwater.broker.log.files import Entry, FilePiece
+from highwater.broker.log.files import Entry, FilePiece, Stamp
 from highwater.kafka.records.batch import ReadableBuffer
 
 _SECTOR_BYTES = 512
+_VERSIONS = itertools.count()
 
 
 class Killed(BaseException):
@@ -28,14 +30,17 @@ class _File:
         self.durable = content
         self.changes: list[tuple[int, bytes | None]] = []
         """Since the last sync: (position, data) of a write, (size, None) of a truncation."""
+        self.version = next(_VERSIONS)
 
     def write(self, position: int, data: bytes) -> None:
         _write(self.content, position, data)
         self.changes.append((position, data))
+        self.version = next(_VERSIONS)
 
     def truncate(self, size: int) -> None:
         _truncate(self.content, size)
         self.changes.append((size, None))
+        self.version = next(_VERSIONS)
 
     def sync(self) -> None:
         self.durable = bytes(self.content)
@@ -63,10 +68,12 @@ class _Directory:
         self.nodes: dict[str, _File | _Directory] = {}
         self.durable: dict[str, _File | _Directory] = {}
         self.changes: list[dict[str, _File | _Directory | None]] = []
+        self.version = next(_VERSIONS)
 
     def change(self, change: dict[str, _File | _Directory | None]) -> None:
         _apply(self.nodes, change)
         self.changes.append(change)
+        self.version = next(_VERSIONS)
 
     def sync(self) -> None:
         self.durable = dict(self.nodes)
@@ -217,9 +224,10 @@ class SimulatedFiles:
     def volume_size(self, path: Path) -> tuple[int, int]:
         return 1 << 40, 1 << 39
 
-    def modified_ms(self, path: Path) -> int:
-        self._node(path)
-        return self.now_ms
+    def stamp(self, path: Path) -> Stamp:
+        node = self._node(path)
+        size_bytes = len(node.content) if isinstance(node, _File) else 0
+        return Stamp(size_bytes, self.now_ms * 1_000_000 + node.version % 1_000_000)
 
     def make_directory(self, path: Path) -> None:
         self._change(needs_space=True)
@@ -255,6 +263,7 @@ class SimulatedFiles:
         assert isinstance(file, _File)
         file.truncate(0)
         file.write(0, content)
+        directory.version = next(_VERSIONS)
 
     def _change(self, *, needs_space: bool = False) -> None:
         number = self.changes_made

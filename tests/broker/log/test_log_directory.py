@@ -65,7 +65,7 @@ def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
             append(log, batch(b"%d of %d" % (i, partition)))
     directory.logs["a.topic-1", 1].advance_log_start_offset(7)
     directory.close(high_watermarks={("a.topic-1", 2): 19})
-    assert (tmp_path / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":-1}'
+    assert (tmp_path / ".kafka_cleanshutdown").read_text().startswith('{"version":0,"brokerEpoch":-1,')
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == (
         "0\n3\na.topic-1 0 20\na.topic-1 1 20\na.topic-1 2 20\n"
     )
@@ -212,6 +212,7 @@ def test_newer_or_malformed_files_of_a_partition_are_refused(tmp_path: Path) -> 
     for name, text in [("partition.metadata", "version: 1\n"), ("leader-epoch-checkpoint", "1\n0\n")]:
         path = tmp_path / "t-0" / name
         before = path.read_bytes() if path.exists() else b""
+        path.unlink(missing_ok=True)
         path.write_text(text)
         assert str(path) in refusal(tmp_path)
         path.write_bytes(before)

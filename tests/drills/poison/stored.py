@@ -13,7 +13,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from highwater.broker.log import checkpoint
+from highwater.broker.log import checkpoint, clean_stop
 from highwater.broker.log.errors import CorruptSnapshot
 from highwater.broker.log.producer_state import ProducerStates
 from highwater.common.ceilings import DISK_WRITE, PRODUCE, Ceiling, Ceilings, HostClass
@@ -36,7 +36,7 @@ CHECKPOINTS: Final = (
     checkpoint.encode_epochs([(0, 0), (3, 700)]),
     checkpoint.encode_partition_metadata(uuid.UUID(int=7)),
     checkpoint.encode_properties({"broker.id": "1", "cluster.id": "a\\b", "version": "0"}),
-    checkpoint.encode_clean_shutdown(5),
+    clean_stop.encode_mark({"t-0": clean_stop.WholeLog([0, 9, 70, 8], "id", [(0, 70)], 1, [(0, 0)], True)}),
 )
 _SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 
@@ -47,6 +47,7 @@ def read_checkpoint(data: bytes) -> None:
         checkpoint.decode_epochs,
         checkpoint.decode_partition_metadata,
         checkpoint.decode_properties,
+        clean_stop.decode_mark,
     ):
         try:
             decode(data)
