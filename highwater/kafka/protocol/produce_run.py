@@ -83,21 +83,6 @@ class PartitionRun:
     def next_sequence(self) -> int:
         return (self.base_sequence + self.next_offset - self.base_offset) & MAX_SEQUENCE
 
-    def add(self, batch: RunBatch) -> bool:
-        """Whether there is room for the batch, which is of the run then."""
-        size_bytes = self.size_bytes + batch.size_bytes
-        if (
-            size_bytes > self.most_bytes
-            or len(self.batches) >= self.most_batches
-            or batch.last_offset > self.largest_offset
-            or batch.max_timestamp_ms > self.latest_ms
-        ):
-            return False
-        self.batches.append(batch)
-        self.next_offset = batch.last_offset + 1
-        self.size_bytes = size_bytes
-        return True
-
     def drop(self, batch: RunBatch) -> None:
         """Forget the last batch: its request is not of the run."""
         self.batches.pop()

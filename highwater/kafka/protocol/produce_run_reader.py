@@ -146,21 +146,32 @@ class RunReader:
             end = self.end + LENGTH_BYTES + length
             if end > received_end or length > most_frame_bytes or kind != shape.kind:
                 break
-            lead, topics_at = shape.lead, self.end + MIDDLE_AT + middle_size
+            lead, at = shape.lead, self.end + MIDDLE_AT + middle_size
             if lead is None or beginning != shape.beginning:
                 is_alike = beginning[:middle_size] == shape.middle
-                lead = self._read_lead(shape, topics_at, 0, end) if is_alike else None
+                lead = self._read_lead(shape, at, 0, end) if is_alike else None
                 if lead is None:
                     break
                 shape.begin_with(lead)
-            count = len(batches)
-            if not self._read_topics(shape, correlation_id, lead, topics_at, end):
+            count, topic_count = len(batches), lead.topic_count
+            self._allowance = None
+            at = self._read_topic(shape, correlation_id, lead, at, end)
+            while at >= 0 and lead.topic_count > 1:
+                lead = self._read_lead(shape, at, lead.topic_count - 1, end)
+                if lead is None:
+                    at = _NOT_OF_A_RUN
+                    break
+                at = self._read_topic(shape, correlation_id, lead, at, end)
+            if shape.is_flexible and at >= 0:
+                # Neither the last topic nor the request has tags.
+                at = at + 2 if at + 2 == end and not buffer[at] and not buffer[at + 1] else _NOT_OF_A_RUN
+            if at != end:
                 while len(batches) > count:
                     self.parts.pop().drop(batches.pop())
                 break
             batches[-1].ends_request = True
             self.request_count += 1
-            self.topic_count += lead.topic_count
+            self.topic_count += topic_count
             self.end = end
 
     def _read_lead(self, shape: ProduceShape, at: int, topic_count: int, end: int) -> Lead | None:
@@ -193,104 +204,96 @@ class RunReader:
             return None
         return Lead(bytes(buffer[start:at]), topic_count, key, topic, partition_count)
 
-    def _read_topics(self, shape: ProduceShape, correlation_id: int, lead: Lead, at: int, end: int) -> bool:
-        """Read the batches of a request, and its end. False if the request does not belong to the run."""
-        self._allowance = None
-        while True:
-            if lead.partition_count > MOST_BATCHES - len(self.batches):
-                return False
-            if lead is not self._lead:
-                self._lead, self._partitions = lead, self._topics.setdefault(lead.key, {})
-            content, at = lead.content, at + len(lead.content)
-            for _ in range(lead.partition_count):
-                at = self._read_batch(shape, correlation_id, lead.topic, content, at, end)
-                if at < 0:
-                    return False
-                content = b""
-            if lead.topic_count == 1:
-                break
-            following = self._read_lead(shape, at, lead.topic_count - 1, end)
-            if following is None:
-                return False
-            lead = following
-        if not shape.is_flexible:
-            return at == end
-        # Neither the last topic nor the request has tags.
-        return at + 2 == end and not self._buffer[at] and not self._buffer[at + 1]
-
-    def _read_batch(
-        self, shape: ProduceShape, correlation_id: int, topic: str | UUID, lead: bytes, at: int, end: int
-    ) -> int:
-        """Read the batch for one partition; returns where the next one may be, or _NOT_OF_A_RUN."""
-        if at + _LEAST_BYTES > end:
+    def _read_topic(self, shape: ProduceShape, correlation_id: int, lead: Lead, at: int, end: int) -> int:
+        """Read the batches for one topic; returns where the next topic may be, or _NOT_OF_A_RUN."""
+        buffer, batches, is_flexible = self._buffer, self.batches, shape.is_flexible
+        if lead.partition_count > MOST_BATCHES - len(batches):
             return _NOT_OF_A_RUN
-        buffer, is_flexible = self._buffer, shape.is_flexible
-        if is_flexible:
-            (index,) = _INT32.unpack_from(buffer, at)
-            size, at = _compact_length(buffer, at + 4)
-        else:
-            index, size = _INT32_TWICE.unpack_from(buffer, at)
-            at += 8
-        batch_end = at + size
-        if size < HEADER_SIZE or batch_end > end:
-            return _NOT_OF_A_RUN
-        fields: _HeaderFields = HEADER.unpack_from(buffer, at)
-        (
-            base_offset,
-            batch_length,
-            _,
-            magic,
-            crc,
-            attributes,
-            delta,
-            base_ms,
-            max_ms,
-            producer_id,
-            producer_epoch,
-            sequence,
-            count,
-        ) = fields
-        if (
-            base_offset
-            or batch_length + LENGTH_OVERHEAD != size
-            or magic != MAGIC
-            or attributes & _UNFIT
-            or attributes & CODEC_MASK > _LAST_CODEC
-            or count <= 0
-            or delta != count - 1
-        ):
-            return _NOT_OF_A_RUN
-        part = self._partitions.get(index)
-        if part is None:
-            part = self.begin(shape.acks, topic, index, producer_id)
-            if part is None:
+        if lead is not self._lead:
+            self._lead, self._partitions = lead, self._topics.setdefault(lead.key, {})
+        content, left = lead.content, lead.partition_count
+        at += len(content)
+        fields: _HeaderFields
+        while left:
+            if at + _LEAST_BYTES > end:
                 return _NOT_OF_A_RUN
-            self._partitions[index] = part
-        if size > part.most_batch_bytes or producer_id != part.producer_id:
-            return _NOT_OF_A_RUN
-        if producer_id != NO_PRODUCER_ID and (
-            producer_epoch != part.producer_epoch or sequence != part.next_sequence or delta > MOST_DELTA
-        ):
-            return _NOT_OF_A_RUN
-        records = buffer[at:batch_end]
-        if crc32c(records[CRC_COVERS_FROM:]) != crc:
-            return _NOT_OF_A_RUN
-        if is_flexible:
-            if batch_end >= end or buffer[batch_end]:
-                return _NOT_OF_A_RUN  # it has tags
-            batch_end += 1
-        if not base_ms <= max_ms or not -CREDIBLE_MS <= max_ms - self.now_ms <= CREDIBLE_MS:
-            if attributes & CODEC_MASK:
-                return _NOT_OF_A_RUN  # Whoever opens it gives way to others meanwhile.
-            allowance = self._allowance = self._allowance or HeaderBudget()
-            max_ms = with_true_max_timestamp(records, BatchHeader._make(fields), allowance).max_timestamp_ms
-        base_offset = part.next_offset
-        batch = RunBatch(correlation_id, lead, records, size, base_offset, base_offset + delta, max_ms)
-        if not part.add(batch):
-            return _NOT_OF_A_RUN
-        self.batches.append(batch)
-        self.parts.append(part)
-        return batch_end
+            if is_flexible:
+                (index,) = _INT32.unpack_from(buffer, at)
+                size, at = _compact_length(buffer, at + 4)
+            else:
+                index, size = _INT32_TWICE.unpack_from(buffer, at)
+                at += 8
+            batch_end = at + size
+            if size < HEADER_SIZE or batch_end > end:
+                return _NOT_OF_A_RUN
+            fields = HEADER.unpack_from(buffer, at)
+            (
+                base_offset,
+                batch_length,
+                _,
+                magic,
+                crc,
+                attributes,
+                delta,
+                base_ms,
+                max_ms,
+                producer_id,
+                producer_epoch,
+                sequence,
+                count,
+            ) = fields
+            if (
+                base_offset
+                or batch_length + LENGTH_OVERHEAD != size
+                or magic != MAGIC
+                or attributes & _UNFIT
+                or attributes & CODEC_MASK > _LAST_CODEC
+                or count <= 0
+                or delta != count - 1
+            ):
+                return _NOT_OF_A_RUN
+            part = self._partitions.get(index)
+            if part is None:
+                part = self.begin(shape.acks, lead.topic, index, producer_id)
+                if part is None:
+                    return _NOT_OF_A_RUN
+                self._partitions[index] = part
+            if size > part.most_batch_bytes or producer_id != part.producer_id:
+                return _NOT_OF_A_RUN
+            if producer_id != NO_PRODUCER_ID and (
+                producer_epoch != part.producer_epoch or sequence != part.next_sequence or delta > MOST_DELTA
+            ):
+                return _NOT_OF_A_RUN
+            records = buffer[at:batch_end]
+            if crc32c(records[CRC_COVERS_FROM:]) != crc:
+                return _NOT_OF_A_RUN
+            at = batch_end
+            if is_flexible:
+                if at >= end or buffer[at]:
+                    return _NOT_OF_A_RUN  # it has tags
+                at += 1
+            if not base_ms <= max_ms or not -CREDIBLE_MS <= max_ms - self.now_ms <= CREDIBLE_MS:
+                if attributes & CODEC_MASK:
+                    return _NOT_OF_A_RUN  # Whoever opens it gives way to others meanwhile.
+                allowance = self._allowance = self._allowance or HeaderBudget()
+                max_ms = with_true_max_timestamp(records, BatchHeader._make(fields), allowance).max_timestamp_ms
+            base_offset = part.next_offset
+            last_offset, size_bytes = base_offset + delta, part.size_bytes + size
+            if (
+                size_bytes > part.most_bytes
+                or len(part.batches) >= part.most_batches
+                or last_offset > part.largest_offset
+                or max_ms > part.latest_ms
+            ):
+                return _NOT_OF_A_RUN
+            batch = RunBatch(correlation_id, content, records, size, base_offset, last_offset, max_ms)
+            part.batches.append(batch)
+            part.next_offset, part.size_bytes = last_offset + 1, size_bytes
+            batches.append(batch)
+            self.parts.append(part)
+            content = b""
+            left -= 1
+        return at
 
 
 def _read_count(buffer: memoryview, at: int, is_flexible: bool) -> tuple[int, int]:
