@@ -378,7 +378,7 @@ def _rebalance(at_ms: int, old: Group, group: Group) -> Iterator[Event]:
     if joined := len(now - was):
         parts.append(f"{plural(joined, 'member')} joined")
     if left := len(was - now):
-        parts.append(f"{plural(left, 'member')} left")
+        parts.append(f"{plural(left, 'member')} gone")
     changed = f": {', '.join(parts)}" if parts else ""
     text = f"group {group.name} rebalanced{changed} ({plural(len(now), 'member')} now, {group.state.value})"
     yield Event(at_ms, EventKind.GROUP_REBALANCE, "group", group.name, text, old.state.value, group.state.value)

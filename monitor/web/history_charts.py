@@ -53,8 +53,8 @@ class Metric:
 
 METRICS: Final[Mapping[str, tuple[Metric, ...]]] = {
     "cluster": (
-        Metric("end_offsets.rate", "Produced", "offsets/s"),
-        Metric("lag", "Lag of all groups", "offsets"),
+        Metric("end_offsets.rate", "Produced", "records/s"),
+        Metric("lag", "Lag of all groups", "records"),
         Metric("under_replicated", "Under-replicated partitions", "partitions"),
         Metric("size_bytes", "Size of all replicas", "B"),
     ),
@@ -73,11 +73,11 @@ METRICS: Final[Mapping[str, tuple[Metric, ...]]] = {
         Metric("resident_bytes", "Part of the logs in memory", "B"),
     ),
     "topic": (
-        Metric("end_offsets.rate", "Produced", "offsets/s"),
+        Metric("end_offsets.rate", "Produced", "records/s"),
         Metric("size_bytes", "Size of all replicas", "B"),
     ),
     "group": (
-        Metric("lag", "Lag", "offsets"),
+        Metric("lag", "Lag", "records"),
         Metric("lag_s", "Age of the oldest record not read", "s"),
     ),
     "client": (

@@ -53,7 +53,7 @@ def _of_topic(number: int, topic: str, rows: Sequence[GroupPartitionFigures]) ->
         summary,
         bars,
         numbered("partition", last, first=0),
-        linear("offsets", "", lags.values(), 4),
+        linear("records", "", lags.values(), 4),
         _SIZE,
     )
     return LagBars(topic, summary, drawing)

@@ -52,7 +52,7 @@ def headline(sentence: str, subject: str = "") -> tuple[str, str]:
     """
     begin = len(subject) if sentence[1 : len(subject)] == subject[1:] else 0
     found = _CLAUSE_END.search(sentence, begin)
-    return (sentence[: found.start()], sentence[found.end() + 1 :]) if found else (sentence.removesuffix("."), "")
+    return (sentence[: found.start()], sentence[found.end() + 1 :]) if found else (sentence, "")
 
 
 def count(value: float | None) -> str:

@@ -16,7 +16,7 @@ GROUP = "group b: c. d"
         ("Group a has stopped. orders-0: No one.", "group a", "Group a has stopped", "orders-0: No one."),
         ("Broker 1 (h:9092) is gone: see. More.", "broker 1", "Broker 1 (h:9092) is gone", "see. More."),
         ("2 brokers say so; one is right.", "", "2 brokers say so", "one is right."),
-        ("Only 1.5 % is left.", "", "Only 1.5 % is left", ""),
+        ("Only 1.5 % is left.", "", "Only 1.5 % is left.", ""),
         (f"G{GROUP[1:]} is stalled. t-0: Why.", GROUP, f"G{GROUP[1:]} is stalled", "t-0: Why."),
         ("", "", "", ""),
     ],
