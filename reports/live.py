@@ -27,6 +27,7 @@ from highwater.reports.blocks import (
     table,
 )
 from highwater.reports.page import Document
+from highwater.results.bounds import bound_text
 from highwater.studies.telemetry.store import Store, StoredTrial
 from highwater.studies.telemetry.wording import bound_ns, evidence_line, objective_line, state_text, title_of
 
@@ -180,7 +181,8 @@ def _levels(trial: StoredTrial, prefix: str) -> list[Level]:
     for objective in trial.figures["objectives"]:
         bound = bound_ns(objective)
         if objective["metric"].rpartition(".")[0] == prefix and bound is not None:
-            found.append(Level(f"{objective['metric']} {objective['bound']}", bound / NS_PER_MS))
+            percentile = objective["metric"].rpartition(".")[2]
+            found.append(Level(f"{percentile} {bound_text(objective['bound'])}", bound / NS_PER_MS))
     return found
 
 

@@ -444,7 +444,8 @@ def _level(level: Level, plot: _Plot) -> list[Markup]:
     if plot.y is None or not plot.y.low <= level.value <= plot.y.high:
         return []
     y = plot.py(level.value)
-    text = element("text", level.name, class_="faint halo end", x=plot.right - 4, y=y - 4)
+    # At the left, as names of lines are at their right ends.
+    text = element("text", level.name, class_="faint halo", x=plot.left + 4, y=y - 4)
     return [element("line", class_="limit", x1=plot.left, x2=plot.right, y1=y, y2=y), text]
 
 

@@ -15,6 +15,7 @@ from highwater.drawing.plot import (
     Dot,
     DotGroup,
     DotRow,
+    Level,
     Mark,
     Series,
     dot_panel,
@@ -55,6 +56,14 @@ def test_labels_at_line_ends_do_not_cover_each_other(wanted: list[float]) -> Non
     assert all(b - a >= 14 - 1e-6 for a, b in pairwise(sorted(placed)))
     assert all(20 - 1e-6 <= p <= 280 + 1e-6 for p in placed)
     assert sorted(range(len(wanted)), key=wanted.__getitem__) == sorted(range(len(placed)), key=placed.__getitem__)
+
+
+def test_the_name_of_a_level_is_not_where_names_of_lines_are() -> None:
+    series = [Series(slot, name, [Point(0, 5), Point(9, 6)]) for slot, name in enumerate(("p50", "p99"), start=1)]
+    x, y = axes.linear("s", "", [0, 10]), axes.linear("ms", "ms", [0, 10])
+    root = parse_drawing(line_panel("x", "t", "f", series, x, y, levels=[Level("p99 < 6 ms", 6)]))
+    at = {str(text.text): float(str(text.get("x"))) for text in root.iter(f"{_SVG}text") if text.get("x")}
+    assert at["p99 < 6 ms"] < 100 < at["p99"]
 
 
 def test_series_differ_by_more_than_colour() -> None:

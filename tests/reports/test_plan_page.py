@@ -44,7 +44,7 @@ def test_the_decision_comes_first_then_why_then_what_would_change_it() -> None:
         text.index(part)
         for part in (
             "Decision</h2>",
-            "brokers (",
+            "3 brokers",
             "all that a plan may use",
             "Next:",
             "The answer in full",

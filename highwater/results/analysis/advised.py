@@ -28,7 +28,8 @@ def advice_headline(advice: Advice) -> str:
     (option,) = better
     in_doubt = any(bound.state != "kept" for bound in option.bounds)
     clauses = [
-        f"{_act(option)}: {_gain(option)}",
+        _act(option),
+        _gain(option),
         *(["in doubt: a bound is not surely kept"] if in_doubt else []),
         *(["some figures get worse"] if any(_is_worse(figure) for figure in option.figures) else []),
     ]

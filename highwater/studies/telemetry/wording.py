@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from highwater.common.units import duration_ns_text, percent_text, plural, rate_text, wait_text
-from highwater.results.bounds import parse_bound
+from highwater.results.bounds import bound_text, parse_bound
 from highwater.results.metrics import metric, value_text
+from highwater.results.metrics import title_of as title_of_metric
 from highwater.studies.telemetry.store import StoredTrial
 
 # A bound that is far away is no bound that somebody works towards.
@@ -44,8 +45,8 @@ def state_text(trial: StoredTrial) -> str:
 
 
 def objective_line(objective: Mapping[str, Any], *, ended: bool = False) -> str:
-    """`produce.p99 <20ms: held for 42 s; 12 ms now, 13 ms so far (headroom 35 %), worst 18 ms in second 31`."""
-    head = f"{objective['metric']} {objective['bound']}"
+    """`Produce latency p99 < 20 ms: met for the last 42 s; 12 ms now, 13 ms so far, worst 18 ms in second 31`."""
+    head = f"{title_of_metric(objective['metric'])} {bound_text(objective['bound'])}"
     if not objective["live"]:
         return f"{head}: known at the end of the trial"
     if objective["value"] is None:

@@ -83,12 +83,12 @@ def advice(*options: AdvisedOption, sentence: str = "Set it.") -> Advice:
 
 def test_what_to_set_what_it_gains_and_that_it_has_a_price() -> None:
     assert advice_headline(advice(option())) == (
-        "Set “linger0.ms 0”: Produce latency p99 from 1.43 ms to 1 ms (−30 %); some figures get worse."
+        "Set “linger0.ms 0”; produce latency p99 from 1.43 ms to 1 ms (−30 %); some figures get worse."
     )
-    assert advice_headline(advice(option(n_settings=2))).startswith("Set “linger0.ms 0” and “linger1.ms 0”: ")
-    assert advice_headline(advice(option(n_settings=9))).startswith("Set 9 settings: ")
+    assert advice_headline(advice(option(n_settings=2))).startswith("Set “linger0.ms 0” and “linger1.ms 0”; ")
+    assert advice_headline(advice(option(n_settings=9))).startswith("Set 9 settings; ")
     assert advice_headline(advice(option(advised="default"))).startswith(
-        "Go back to the defaults: Produce latency p99 "
+        "Go back to the defaults; produce latency p99 "
     )
     assert "; in doubt: a bound is not surely kept; " in advice_headline(advice(option(is_kept=False)))
 
