@@ -17,7 +17,6 @@ class Watched(Protocol):
     """A member, as far as it is looked at."""
 
     name: str
-    member_id: str
     epoch: int
     owned: set[TopicPartitionId]
     is_gone: bool
@@ -62,8 +61,6 @@ class GroupChecker:
         self._users: defaultdict[TopicPartitionId, set[Watched]] = defaultdict(set)
         self._told_last: dict[TopicPartitionId, Watched] = {}
         self._lives: dict[Watched, _Life] = {}
-        self._epochs: dict[str, int] = {}
-        """The latest epoch that each member id was told."""
         self.committed: dict[TopicPartitionId, int] = {}
         """The latest offset whose commit was acknowledged."""
         self._tried: dict[TopicPartitionId, int] = {}
@@ -77,11 +74,10 @@ class GroupChecker:
     # Members
 
     def told(self, member: Watched, told: Told, now_ms: int) -> None:
-        before = self._epochs.get(member.member_id, 0)
-        if told.epoch < before and not self.may_lose:
-            raise Violation(f"{member.name} was told epoch {told.epoch} after epoch {before}")
-        self._epochs[member.member_id] = told.epoch
         life = self._lives.get(member)
+        # A group that had no member counts anew, so that epochs of a member count until it is fenced.
+        if life is not None and told.epoch < life.told.epoch and not self.may_lose:
+            raise Violation(f"{member.name} was told epoch {told.epoch} after epoch {life.told.epoch}")
         heard_ms = told.decided_after_ms if told.is_of_the_coordinator else NEVER_MS
         self._lives[member] = _Life(told, max(heard_ms, NEVER_MS if life is None else life.heard_ms))
         for partition in told.assigned:
