@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from ..errors import TuningError, nearest_match
@@ -24,22 +24,6 @@ KNOBS: Final[tuple[Knob, ...]] = (
     *processor.KNOBS,
     *kernel.KNOBS,
 )
-
-ROWS: Final[Mapping[int, tuple[str, ...]]] = {
-    **memory.ROWS,
-    **limits.ROWS,
-    **units.ROWS,
-    **storage.ROWS,
-    **disks.ROWS,
-    **network.ROWS,
-    **tcp.ROWS,
-    **interfaces.ROWS,
-    **processor.ROWS,
-    **kernel.ROWS,
-}
-"""Number of each surveyed setting of a broker's host to the ids of its knobs."""
-ROWS_LEFT_OUT: Final[Mapping[int, str]] = {}
-"""Number of each surveyed setting without a knob to the reason."""
 
 _BY_ID: Final = {knob.id: knob for knob in KNOBS}
 

@@ -5,25 +5,12 @@ The scheduler comes first, because setting it resets the number of requests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 from ..formulas import disks as formulas
 from ..model import Authority, Knob
 from . import sources
-
-ROWS: Final[Mapping[int, tuple[str, ...]]] = {
-    39: ("disk.scheduler",),
-    40: ("disk.nomerges",),
-    41: ("disk.read_ahead_kb",),
-    42: ("disk.nr_requests",),
-    43: ("disk.max_sectors_kb",),
-    44: ("disk.write_cache",),
-    45: ("disk.wbt_lat_usec",),
-    46: ("disk.rq_affinity",),
-    47: ("bdi.max_ratio",),
-}
 
 _knob = partial(Knob, group="disk", mechanism="sysfs", scope="disk")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -10,15 +9,6 @@ from .. import who_can_change
 from ..formulas import interfaces as formulas
 from ..model import Authority, Knob
 from . import sources
-
-ROWS: Final[Mapping[int, tuple[str, ...]]] = {
-    64: ("irq.affinity",),
-    65: ("nic.rps_cpus",),
-    66: ("net.core.rps_sock_flow_entries", "nic.rps_flow_cnt"),
-    67: ("nic.xps_cpus",),
-    68: ("nic.channels",),
-    69: ("nic.mtu",),
-}
 
 _knob = partial(Knob, group="network", mechanism="sysfs")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -10,12 +9,6 @@ from ..formulas import kernel as formulas
 from ..formulas.common import constant
 from ..model import Authority, Knob
 from . import sources
-
-ROWS: Final[Mapping[int, tuple[str, ...]]] = {
-    78: ("clock.sync",),
-    79: ("kernel.core_pattern",),
-    80: ("kernel.panic_on_oops",),
-}
 
 _knob = partial(Knob, group="kernel")
 

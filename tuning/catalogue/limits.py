@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 from ..formulas import limits as formulas
 from ..model import Authority, Knob
 from . import sources
-
-ROWS: Final[Mapping[int, tuple[str, ...]]] = {
-    18: ("fs.file-max",),
-    19: ("fs.nr_open",),
-    23: ("login.nofile", "login.memlock"),
-    24: ("fs.aio-max-nr",),
-}
 
 _knob = partial(Knob, group="limits")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -11,25 +10,6 @@ from ..formulas import memory as formulas
 from ..formulas.common import constant
 from ..model import Authority, Knob
 from . import sources
-
-ROWS: Final[Mapping[int, tuple[str, ...]]] = {
-    1: ("vm.swappiness",),
-    2: ("swap.devices", "unit.memory_swap_max"),
-    3: ("vm.dirty_background_bytes",),
-    4: ("vm.dirty_bytes",),
-    5: ("vm.dirty_expire_centisecs",),
-    6: ("vm.dirty_writeback_centisecs",),
-    7: ("vm.max_map_count",),
-    8: ("vm.min_free_kbytes",),
-    9: ("vm.watermark_scale_factor",),
-    10: ("vm.vfs_cache_pressure",),
-    11: ("vm.zone_reclaim_mode",),
-    12: ("vm.overcommit_memory",),
-    13: ("thp.enabled",),
-    14: ("thp.defrag",),
-    15: ("ksm.run",),
-    16: ("kernel.numa_balancing",),
-}
 
 _knob = partial(Knob, group="memory")
 

@@ -5,7 +5,6 @@ Reserved ports come before the port range that contains them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -14,16 +13,6 @@ from ..formulas import network as formulas
 from ..formulas.common import constant
 from ..model import Authority, Knob
 from . import sources
-
-ROWS: Final[Mapping[int, tuple[str, ...]]] = {
-    48: ("net.core.somaxconn",),
-    50: ("net.core.netdev_max_backlog",),
-    51: ("net.core.netdev_budget", "net.core.netdev_budget_usecs"),
-    52: ("net.core.rmem_max", "net.core.wmem_max"),
-    54: ("net.core.rmem_default", "net.core.wmem_default"),
-    62: ("net.ipv4.ip_local_reserved_ports", "net.ipv4.ip_local_port_range"),
-    63: ("net.netfilter.nf_conntrack_max",),
-}
 
 _knob = partial(Knob, group="network")
 

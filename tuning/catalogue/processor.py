@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -11,17 +10,6 @@ from ..formulas import processor as formulas
 from ..formulas.common import constant
 from ..model import Authority, Knob, Lifetime
 from . import sources
-
-ROWS: Final[Mapping[int, tuple[str, ...]]] = {
-    70: ("cpu.governor",),
-    71: ("cpu.boost",),
-    72: ("cpu.idle_states",),
-    73: ("clock.source",),
-    74: ("kernel.randomize_va_space",),
-    75: ("kernel.nmi_watchdog", "kernel.timer_migration"),
-    76: ("kernel.perf_event_max_sample_rate",),
-    77: ("cpu.isolation",),
-}
 
 _SCHEDULER_MOVED: Final = Lifetime(
     removed=(5, 13), text="moved to /sys/kernel/debug/sched; remove it from sysctl files and keep the default"

@@ -5,7 +5,6 @@ The value of a mount knob is the mount option itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -13,20 +12,6 @@ from .. import who_can_change
 from ..formulas import storage as formulas
 from ..model import Authority, Knob, Lifetime
 from . import sources
-
-ROWS: Final[Mapping[int, tuple[str, ...]]] = {
-    28: ("filesystem.type",),
-    29: ("filesystem.mkfs_options",),
-    30: ("mount.noatime", "mount.lazytime"),
-    31: ("mount.data_writeback",),
-    32: ("mount.commit",),
-    33: ("mount.delalloc",),
-    34: ("mount.nobh",),
-    35: ("mount.barrier",),
-    36: ("mount.discard",),
-    37: ("mount.fstab_source",),
-    38: ("storage.layout",),
-}
 
 _knob = partial(Knob, group="storage", mechanism="mount", scope="mount")
 

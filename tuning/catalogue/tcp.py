@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -11,23 +10,6 @@ from ..formulas import network as formulas
 from ..formulas.common import constant
 from ..model import Authority, Knob, Lifetime
 from . import sources
-
-ROWS: Final[Mapping[int, tuple[str, ...]]] = {
-    49: ("net.ipv4.tcp_max_syn_backlog",),
-    53: ("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"),
-    55: ("net.ipv4.tcp_mem",),
-    56: (
-        "net.ipv4.tcp_window_scaling",
-        "net.ipv4.tcp_sack",
-        "net.ipv4.tcp_timestamps",
-        "net.ipv4.tcp_moderate_rcvbuf",
-    ),
-    57: ("net.ipv4.tcp_slow_start_after_idle",),
-    58: ("net.ipv4.tcp_notsent_lowat",),
-    59: ("net.ipv4.tcp_congestion_control", "net.core.default_qdisc"),
-    60: ("net.ipv4.tcp_retries2",),
-    61: ("net.ipv4.tcp_syncookies",),
-}
 
 _knob = partial(Knob, group="network", scope="network namespace")
 

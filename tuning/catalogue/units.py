@@ -5,7 +5,6 @@ A change takes effect when the unit is restarted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -14,16 +13,6 @@ from ..formulas.common import constant
 from ..formulas.limits import nofile, threads
 from ..model import Authority, Knob
 from . import sources
-
-ROWS: Final[Mapping[int, tuple[str, ...]]] = {
-    17: ("unit.cpu_affinity", "unit.numa_policy"),
-    20: ("unit.limit_nofile",),
-    21: ("unit.tasks_max", "unit.limit_nproc"),
-    22: ("unit.limit_memlock",),
-    25: ("unit.oom_score_adjust",),
-    26: ("unit.memory_high", "unit.memory_max", "unit.memory_low"),
-    27: ("unit.io_weight", "unit.cpu_weight"),
-}
 
 _knob = partial(Knob, group="limits", mechanism="unit", scope="unit")
 
