@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.common.units import NONE, plural, significant
-from highwater.reports.blocks import Block, Column, Field, Row, Statements, Table, Tone
+from highwater.common.units import NONE, significant
+from highwater.reports.blocks import Block, Column, Field, Row, Table, Tone
 from highwater.reports.cells import Run
 from highwater.reports.measures import metric_text
 from highwater.results.analysis.aims import AimOutcome, outcomes
@@ -31,22 +31,6 @@ def aim_blocks(run: Run) -> list[Block]:
 def aim_rows(run: Run, workload: str | None = None) -> list[Row]:
     """workload: named in a first column of its own."""
     return [_row(run, outcome, workload) for outcome in outcomes(run.result)]
-
-
-def aims_counted(runs: Sequence[Run]) -> Statements:
-    """How many aims each variant reached, over all `runs`."""
-    counts: dict[str, list[AimOutcome]] = {}
-    for run in runs:
-        for outcome in outcomes(run.result):
-            counts.setdefault(_variant(run, outcome.cell), []).append(outcome)
-    items: list[tuple[str, Tone]] = []
-    for variant, found in counts.items():
-        reached = [outcome for outcome in found if outcome.state == "reached"]
-        decided = sum(outcome.decided for outcome in reached)
-        aims = plural(len(found), "aim")
-        text = f"{variant} reached {len(reached)} of {aims}, {decided} of them with the whole interval."
-        items.append((text, "good" if len(reached) == len(found) else "warn"))
-    return Statements(items)
 
 
 def aim_table(rows: Sequence[Row], *, with_workload: bool = False) -> Table:
@@ -74,7 +58,7 @@ def _row(run: Run, outcome: AimOutcome, workload: str | None) -> Row:
         [
             *([Field(workload)] if workload else []),
             Field(run.label(outcome.cell)),
-            Field(_variant(run, outcome.beside)),
+            Field(variant_of(run, outcome.beside)),
             Field(title_of(outcome.metric)),
             Field(metric_text(outcome.metric, measured.value) if measured else NONE),
             Field(metric_text(outcome.metric, measured.beside_value) if measured else NONE),
@@ -91,5 +75,5 @@ def _state(outcome: AimOutcome) -> Field:
     return Field(outcome.state, _UNDECIDED, tone="warn")
 
 
-def _variant(run: Run, cell: str) -> str:
+def variant_of(run: Run, cell: str) -> str:
     return next((str(known.factors["variant"]) for known in run.cells if known.key == cell), cell)

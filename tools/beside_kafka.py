@@ -27,9 +27,9 @@ from highwater.common.errors import UsageError
 from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_USAGE
 from highwater.common.quantities import parse_count
 from highwater.reports import markdown
-from highwater.reports.several import several_document
 from highwater.results.files import ResultDirectoryError
 from highwater.results.reader import RunResult
+from tools.beside_kafka_page import several_document
 from tools.neighbour import Neighbour, busy_neighbour
 
 TITLE: Final = "Highwater's broker beside Apache Kafka"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from highwater.reports import markdown
-from highwater.reports.aims import aim_rows, aims_counted
+from highwater.reports.aims import aim_rows
 from highwater.reports.cells import Run
-from highwater.reports.several import several_document
-from highwater.results.reader import RunResult
 from tests.bench.summaries import summary
 from tests.results.analysis.runs import run_of
 
@@ -35,16 +31,3 @@ def test_an_aim_is_not_decided_while_a_part_of_the_interval_says_otherwise(tmp_p
         ("reached", "", "good"),
         ("reached", "not decided", "warn"),
     ]
-    assert aims_counted([steady, scattered]).items == [
-        ("ours reached 2 of 2 aims, 1 of them with the whole interval.", "good")
-    ]
-
-
-def test_a_page_of_several_runs_begins_with_how_many_aims_are_reached(tmp_path: Path) -> None:
-    aimed_run(tmp_path, STEADY_MS)
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    (tmp_path / "manifest.json").write_text(json.dumps({**manifest, "finished_utc": "2026-01-01T00:07:00Z"}))
-    page = markdown.render(several_document("Title", "Purpose.", [RunResult(tmp_path)]))
-    assert "measured from 2026-01-01 00:00 UTC to 2026-01-01 00:07 UTC" in page
-    first = page.index("ours reached 1 of 1 aim, 1 of them with the whole interval.")
-    assert page.index("What was aimed at") < first < page.index("| workload |")
