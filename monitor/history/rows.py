@@ -37,16 +37,16 @@ def rows_of(
     if has_details:
         details[PARTITION.name] = dict(_partitions(snapshot, figures))
         details[GROUP_PARTITION.name] = dict(_group_partitions(figures))
+    clients = () if figures.felt is None else (*figures.felt.clients, figures.felt.all)
+    cluster = ClusterRow(snapshot, figures, cost or {})
     return {
-        CLUSTER.name: {
-            entity_key(CLUSTER, snapshot.cluster): CLUSTER.values(ClusterRow(snapshot, figures, cost or {}))
-        },
-        BROKER.name: dict(_brokers(figures)),
-        TOPIC.name: dict(_topics(figures)),
-        GROUP.name: dict(_groups(figures)),
+        CLUSTER.name: {entity_key(CLUSTER, snapshot.cluster): CLUSTER.values(cluster)},
+        BROKER.name: {entity_key(BROKER, str(number)): BROKER.values(row) for number, row in figures.brokers.items()},
+        TOPIC.name: {entity_key(TOPIC, name, row.topic_id): TOPIC.values(row) for name, row in figures.topics.items()},
+        GROUP.name: {entity_key(GROUP, name): GROUP.values(row) for name, row in figures.groups.items()},
         **details,
         HOST.name: dict(_hosts(snapshot)),
-        CLIENT.name: dict(_clients(figures)),
+        CLIENT.name: {entity_key(CLIENT, row.name): CLIENT.values(row) for row in clients},
     }
 
 
@@ -57,26 +57,6 @@ def read_at_ms(snapshot: Snapshot) -> dict[EntityKey, int]:
         if host.answer is not None and host.is_new:
             read[entity_key(HOST, name, host.answer.boot_id)] = host.answered_at_ms
     return {key: snapshot.taken_at_ms + at_ms - snapshot.at_ms for key, at_ms in read.items() if at_ms is not None}
-
-
-def _brokers(figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value, ...]]]:
-    for node_id, broker in figures.brokers.items():
-        yield entity_key(BROKER, str(node_id)), BROKER.values(broker)
-
-
-def _topics(figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value, ...]]]:
-    for name, topic in figures.topics.items():
-        yield entity_key(TOPIC, name, topic.topic_id), TOPIC.values(topic)
-
-
-def _groups(figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value, ...]]]:
-    for name, group in figures.groups.items():
-        yield entity_key(GROUP, name), GROUP.values(group)
-
-
-def _clients(figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value, ...]]]:
-    for client in () if figures.felt is None else (*figures.felt.clients, figures.felt.all):
-        yield entity_key(CLIENT, client.name), CLIENT.values(client)
 
 
 def _partitions(snapshot: Snapshot, figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value, ...]]]:
