@@ -29,8 +29,10 @@ from highwater.broker.topics.administration import (
     ElectionType,
     MorePartitions,
     NewTopic,
+    Outcomes,
     PartitionOutcomes,
     Reassignments,
+    Terms,
     check_growth,
     check_new_topic,
     free_of_charge,
@@ -92,6 +94,7 @@ def _remove_topic(partitions: Partitions, store: EmbeddedMetadataStore, name: st
     return all_are_deleted
 
 
+_AT_ONCE: Final = Terms(timeout_ms=0)
 _CHECKED_AT_ONCE: Final = 16
 """Topics of a request. To say what was meant by a misspelt setting takes half a millisecond."""
 
@@ -129,23 +132,17 @@ class LocalTopics:
     # Administration: all work is done before the answer, whatever the time-out. Large topics come and go in slices.
 
     def create_topics(
-        self,
-        wanted: Sequence[NewTopic],
-        then: Callable[[list[CreatedTopic | Problem]], None],
-        *,
-        timeout_ms: int,
-        validate_only: bool = False,
-        charge: Charge = free_of_charge,
+        self, wanted: Sequence[NewTopic], terms: Terms, then: Callable[[list[CreatedTopic | Problem]], None]
     ) -> None:
         def steps() -> Steps[None]:
-            results = yield from self._create(wanted, validate_only, charge)
+            results = yield from self._create(wanted, terms)
             then(
                 [
                     result
                     if isinstance(result, Problem)
                     else CreatedTopic(
                         result.name,
-                        None if validate_only else result.topic_id,
+                        None if terms.validate_only else result.topic_id,
                         result.partition_count,
                         1,
                         result.config,
@@ -156,29 +153,14 @@ class LocalTopics:
 
         self._stepping.run(steps())
 
-    def add_partitions(
-        self,
-        wanted: Sequence[MorePartitions],
-        then: Callable[[list[Problem | None]], None],
-        *,
-        timeout_ms: int,
-        validate_only: bool = False,
-        charge: Charge = free_of_charge,
-    ) -> None:
-        then([self.grow(topic, validate_only=validate_only, charge=charge) for topic in paced(wanted)])
+    def add_partitions(self, wanted: Sequence[MorePartitions], terms: Terms, then: Callable[[Outcomes], None]) -> None:
+        then([self.grow(topic, terms) for topic in paced(wanted)])
 
-    def delete_topics(
-        self,
-        names: Sequence[str],
-        then: Callable[[list[Problem | None]], None],
-        *,
-        timeout_ms: int,
-        charge: Charge = free_of_charge,
-    ) -> None:
+    def delete_topics(self, names: Sequence[str], terms: Terms, then: Callable[[Outcomes], None]) -> None:
         def steps() -> Steps[None]:
-            results: list[Problem | None] = []
+            results: Outcomes = []
             for number, name in enumerate(names):
-                result = yield from self._delete(name, charge)
+                result = yield from self._delete(name, terms.charge)
                 results.append(result)
                 if number % FEW_ITEMS == FEW_ITEMS - 1:
                     yield None  # Names that no topic has take no step of their own.
@@ -190,9 +172,8 @@ class LocalTopics:
         self,
         partitions: Sequence[TopicPartition] | None,
         election_type: ElectionType,
-        then: Callable[[PartitionOutcomes], None],
-        *,
         timeout_ms: int,
+        then: Callable[[PartitionOutcomes], None],
     ) -> None:
         """This broker leads every partition and is its only replica, so no election is ever needed."""
         not_needed = Problem(ErrorCode.election_not_needed, "The leader is the only replica.")
@@ -203,7 +184,6 @@ class LocalTopics:
         wanted: Mapping[TopicPartition, list[int] | None],
         then: Callable[[PartitionOutcomes], None],
         *,
-        timeout_ms: int,
         may_change_replication_factor: bool = True,
     ) -> None:
         """This broker is the only one, so the only valid target is the present replica: nothing moves."""
@@ -212,11 +192,7 @@ class LocalTopics:
         )
 
     def list_reassignments(
-        self,
-        partitions: Sequence[TopicPartition] | None,
-        then: Callable[[Reassignments], None],
-        *,
-        timeout_ms: int,
+        self, partitions: Sequence[TopicPartition] | None, then: Callable[[Reassignments], None]
     ) -> None:
         then({})
 
@@ -245,14 +221,15 @@ class LocalTopics:
 
     def create_all(self, wanted: Sequence[NewTopic]) -> list[Topic | Problem]:
         """Create topics. A refused topic does not stop the others."""
-        return run(self._create(wanted, False, free_of_charge))
+        return run(self._create(wanted, _AT_ONCE))
 
     def is_coming(self, name: str) -> bool:
         """Whether the topic is being created."""
         return name in self._coming
 
-    def _create(self, wanted: Sequence[NewTopic], validate_only: bool, charge: Charge) -> Steps[list[Topic | Problem]]:
-        """Create topics, a step for each partition. With `validate_only` nothing is created."""
+    def _create(self, wanted: Sequence[NewTopic], terms: Terms) -> Steps[list[Topic | Problem]]:
+        """Create topics, a step for each partition."""
+        validate_only = terms.validate_only
         results: list[Topic | Problem] = []
         records: list[TopicRecord] = []
         partition_count = 0
@@ -273,7 +250,7 @@ class LocalTopics:
             if partition_count > MAX_PARTITIONS_PER_REQUEST:
                 results.append(too_many_partitions(partition_count))
                 continue
-            if not validate_only and (problem := charge(len(assignment))):
+            if not validate_only and (problem := terms.charge(len(assignment))):
                 results.append(problem)
                 continue
             record = TopicRecord(topic.name, random_topic_id(), assignment, topic.overrides)
@@ -309,7 +286,7 @@ class LocalTopics:
         """The same in steps, some of them after this returns."""
 
         def steps() -> Steps[None]:
-            yield from self._create([self._by_default(name) for name in names], False, free_of_charge)
+            yield from self._create([self._by_default(name) for name in names], _AT_ONCE)
 
         self._stepping.run(steps())
 
@@ -372,9 +349,7 @@ class LocalTopics:
                 )
         return dict(sorted(assignment.items()))
 
-    def grow(
-        self, wanted: MorePartitions, *, validate_only: bool = False, charge: Charge = free_of_charge
-    ) -> Problem | None:
+    def grow(self, wanted: MorePartitions, terms: Terms = _AT_ONCE) -> Problem | None:
         name, total, assignments = wanted
         topic = self._partitions.topic(name)
         if topic is None:
@@ -393,9 +368,9 @@ class LocalTopics:
             else {partition: [self._broker_id] for partition in range(current, total)},
             first=current,
         )
-        if isinstance(added, Problem) or validate_only:
+        if isinstance(added, Problem) or terms.validate_only:
             return added if isinstance(added, Problem) else None
-        if problem := charge(len(added)):
+        if problem := terms.charge(len(added)):
             return problem
         record = next(record for record in self._store.topics() if record.name == name)
         record = record._replace(assignment={**record.assignment, **added})

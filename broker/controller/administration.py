@@ -49,9 +49,11 @@ from highwater.broker.topics.administration import (
     ElectionType,
     MorePartitions,
     NewTopic,
+    Outcomes,
     PartitionOutcomes,
     Reassignment,
     Reassignments,
+    Terms,
     check_growth,
     check_new_topic,
     free_of_charge,
@@ -95,26 +97,21 @@ class ClusterAdministration:
     # Creation
 
     def create_topics(
-        self,
-        wanted: Sequence[NewTopic],
-        then: Callable[[list[CreatedTopic | Problem]], None],
-        *,
-        timeout_ms: int,
-        validate_only: bool = False,
-        charge: Charge = free_of_charge,
+        self, wanted: Sequence[NewTopic], terms: Terms, then: Callable[[list[CreatedTopic | Problem]], None]
     ) -> None:
-        submit = partial(self._submit_creation, wanted, then, validate_only, charge)
+        submit = partial(self._submit_creation, wanted, terms, then)
         names = {topic.name for topic in wanted}
-        when_departed(names, lambda: self._controller.context, self._scheduler, timeout_ms, submit)
+        when_departed(names, lambda: self._controller.context, self._scheduler, terms.timeout_ms, submit)
 
     def _submit_creation(
         self,
         wanted: Sequence[NewTopic],
+        terms: Terms,
         then: Callable[[list[CreatedTopic | Problem]], None],
-        validate_only: bool,
-        charge: Charge,
         timeout_ms: int,
     ) -> None:
+        """timeout_ms: what is left of that of the terms."""
+
         def written(results: list[CreatedTopic | Problem]) -> None:
             made = [result for result in results if isinstance(result, CreatedTopic) and result.topic_id is not None]
 
@@ -124,12 +121,10 @@ class ClusterAdministration:
             self._wait(lambda: all(map(self._has_leaders, made)), timeout_ms, answer)
 
         moved: list[CreatedTopic | Problem] = [NOT_CONTROLLER] * len(wanted)
-        self._controller.submit(
-            lambda term: self._create(term.context, wanted, validate_only, charge), written, if_moved=moved
-        )
+        self._controller.submit(lambda term: self._create(term.context, wanted, terms), written, if_moved=moved)
 
     def _create(
-        self, context: ControllerContext, wanted: Sequence[NewTopic], validate_only: bool, charge: Charge
+        self, context: ControllerContext, wanted: Sequence[NewTopic], terms: Terms
     ) -> Rounds[list[CreatedTopic | Problem]]:
         named = [topic.name for topic in wanted if topic_name_problem(topic.name) is None]
         topics, marked, *configs = yield from ask(
@@ -158,7 +153,7 @@ class ClusterAdministration:
             if count > MAX_PARTITIONS_PER_REQUEST:
                 results.append(too_many_partitions(count))
                 continue
-            if not validate_only and (problem := charge(len(assignment))):
+            if not terms.validate_only and (problem := terms.charge(len(assignment))):
                 results.append(problem)
                 continue
             assignments[topic.name] = assignment
@@ -166,13 +161,13 @@ class ClusterAdministration:
             results.append(
                 CreatedTopic(
                     topic.name,
-                    None if validate_only else random_topic_id(),
+                    None if terms.validate_only else random_topic_id(),
                     len(assignment),
                     len(assignment[0]),
                     TopicConfig(self._config, topic.overrides),
                 )
             )
-        if not validate_only:
+        if not terms.validate_only:
             created = [result for result in results if isinstance(result, CreatedTopic)]
             failed = yield from _write_topics(context, created, assignments, with_config)
             results = [
@@ -203,17 +198,9 @@ class ClusterAdministration:
 
     # Growth
 
-    def add_partitions(
-        self,
-        wanted: Sequence[MorePartitions],
-        then: Callable[[list[Problem | None]], None],
-        *,
-        timeout_ms: int,
-        validate_only: bool = False,
-        charge: Charge = free_of_charge,
-    ) -> None:
-        def written(results: list[Problem | None]) -> None:
-            if validate_only:
+    def add_partitions(self, wanted: Sequence[MorePartitions], terms: Terms, then: Callable[[Outcomes], None]) -> None:
+        def written(results: Outcomes) -> None:
+            if terms.validate_only:
                 then(results)
                 return
             grown = [topic for topic, problem in zip(wanted, results, strict=True) if problem is None]
@@ -226,16 +213,12 @@ class ClusterAdministration:
                     ]
                 )
 
-            self._wait(lambda: all(self._led(topic.name, topic.total) for topic in grown), timeout_ms, answer)
+            self._wait(lambda: all(self._led(topic.name, topic.total) for topic in grown), terms.timeout_ms, answer)
 
-        moved: list[Problem | None] = [NOT_CONTROLLER] * len(wanted)
-        self._controller.submit(
-            lambda term: self._grow_all(term.context, wanted, validate_only, charge), written, if_moved=moved
-        )
+        moved: Outcomes = [NOT_CONTROLLER] * len(wanted)
+        self._controller.submit(lambda term: self._grow_all(term.context, wanted, terms), written, if_moved=moved)
 
-    def _grow_all(
-        self, context: ControllerContext, wanted: Sequence[MorePartitions], validate_only: bool, charge: Charge
-    ) -> Rounds[list[Problem | None]]:
+    def _grow_all(self, context: ControllerContext, wanted: Sequence[MorePartitions], terms: Terms) -> Rounds[Outcomes]:
         results: dict[str, Problem | None] = {}
         left = list(wanted)
         while left:
@@ -243,10 +226,10 @@ class ClusterAdministration:
             writes: dict[str, Set] = {}
             for topic, znode in zip(left, found, strict=True):
                 # What was charged in the round before is not charged again.
-                is_free = validate_only or topic.name in results
-                change = self._grow(context, topic, znode, free_of_charge if is_free else charge)
+                is_free = terms.validate_only or topic.name in results
+                change = self._grow(context, topic, znode, free_of_charge if is_free else terms.charge)
                 results[topic.name] = change if isinstance(change, Problem) else None
-                if not isinstance(change, Problem) and not validate_only:
+                if not isinstance(change, Problem) and not terms.validate_only:
                     writes[topic.name] = change
             outcomes = dict(zip(writes, (yield from write(context, list(writes.values()))), strict=True))
             # The topic was changed meanwhile: read it again.
@@ -312,27 +295,20 @@ class ClusterAdministration:
 
     # Deletion
 
-    def delete_topics(
-        self,
-        names: Sequence[str],
-        then: Callable[[list[Problem | None]], None],
-        *,
-        timeout_ms: int,
-        charge: Charge = free_of_charge,
-    ) -> None:
-        def written(results: list[Problem | None]) -> None:
+    def delete_topics(self, names: Sequence[str], terms: Terms, then: Callable[[Outcomes], None]) -> None:
+        def written(results: Outcomes) -> None:
             marked = {name for name, problem in zip(names, results, strict=True) if problem is None}
 
             def answer() -> None:
                 there = {name for name in marked if self._cluster.topic(name) is not None}
                 then([_TIMED_OUT if name in there else problem for name, problem in zip(names, results, strict=True)])
 
-            self._wait(lambda: all(self._cluster.topic(name) is None for name in marked), timeout_ms, answer)
+            self._wait(lambda: all(self._cluster.topic(name) is None for name in marked), terms.timeout_ms, answer)
 
-        moved: list[Problem | None] = [NOT_CONTROLLER] * len(names)
-        self._controller.submit(lambda term: self._mark(term.context, names, charge), written, if_moved=moved)
+        moved: Outcomes = [NOT_CONTROLLER] * len(names)
+        self._controller.submit(lambda term: self._mark(term.context, names, terms.charge), written, if_moved=moved)
 
-    def _mark(self, context: ControllerContext, names: Sequence[str], charge: Charge) -> Rounds[list[Problem | None]]:
+    def _mark(self, context: ControllerContext, names: Sequence[str], charge: Charge) -> Rounds[Outcomes]:
         if not self._config.boolean("delete.topic.enable"):
             return [DELETION_DISABLED] * len(names)
         refused: dict[str, Problem] = {}
@@ -359,9 +335,8 @@ class ClusterAdministration:
         self,
         partitions: Sequence[TopicPartition] | None,
         election_type: ElectionType,
-        then: Callable[[PartitionOutcomes], None],
-        *,
         timeout_ms: int,
+        then: Callable[[PartitionOutcomes], None],
     ) -> None:
         wanted = self._all_partitions() if partitions is None else list(dict.fromkeys(partitions))
 
@@ -393,17 +368,12 @@ class ClusterAdministration:
         wanted: Mapping[TopicPartition, list[int] | None],
         then: Callable[[PartitionOutcomes], None],
         *,
-        timeout_ms: int,
         may_change_replication_factor: bool = True,
     ) -> None:
         self._controller.alter_reassignments(wanted, then, may_change_replication_factor)
 
     def list_reassignments(
-        self,
-        partitions: Sequence[TopicPartition] | None,
-        then: Callable[[Reassignments], None],
-        *,
-        timeout_ms: int,
+        self, partitions: Sequence[TopicPartition] | None, then: Callable[[Reassignments], None]
     ) -> None:
         context = self._controller.context
         if context is None:

@@ -33,7 +33,7 @@ from highwater.broker.settings.quota_entities import (
 from highwater.broker.settings.store import ConfigChange
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
-from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.protocol.problem import Problem, error_fields
 
 _EPSILON: Final = 1e-6
 """The largest difference of a number from a whole one, as in ZkAdminManager."""
@@ -45,24 +45,21 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     wanted: list[Entity | Problem] = [_take(entry, changes) for entry in request.entries]
     deferred = Deferred()
 
-    def changed(outcome: Mapping[str, Problem | None]) -> None:
-        deferred.complete(lambda: answered(outcome))
-
     def answered(outcome: Mapping[str, Problem | None]) -> Answer:
         entries = []
         for entry, entity in zip(request.entries, wanted, strict=True):
             problem = entity if isinstance(entity, Problem) else outcome.get(metadata_tree.quota_path(entity))
             told = [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity]
-            why = {} if problem is None else {"error_code": problem.error_code, "error_message": problem.message}
-            entries.append({"entity": told} | why)
+            entries.append({"entity": told} | error_fields(problem))
         return {"entries": entries}
 
     if changes and not request.validate_only:
         node.store.change_configs(
-            {metadata_tree.quota_path(entity): change for entity, change in paced(changes.items())}, changed
+            {metadata_tree.quota_path(entity): change for entity, change in paced(changes.items())},
+            deferred.complete_by(answered),
         )
     else:
-        changed({})
+        deferred.complete(answered({}))
     return deferred.now_or_later()
 
 

@@ -18,7 +18,7 @@ from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestConte
 from highwater.broker.node import Node
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
-from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.protocol.problem import Problem, error_fields
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -46,14 +46,12 @@ def alter_resources(
     wanted = [each for each in wanted if each.resource_type != BROKER_LOGGER]
     deferred = Deferred()
 
-    def altered(problems: list[Problem | None]) -> None:
-        deferred.complete(lambda: answered(problems))
-
     def answered(problems: list[Problem | None]) -> Answer:
         pairs = paced(zip(wanted, problems, strict=True))
         found = of_loggers | {(entry.resource_type, entry.name): problem for entry, problem in pairs}
         return {"responses": [_answer(resource, found) for resource in request.resources]}
 
+    altered = deferred.complete_by(answered)
     altering.alter(
         node, node.store, node.cluster, wanted, altered, replace_all=replace_all, validate_only=request.validate_only
     )
@@ -73,10 +71,4 @@ def _alter_loggers(node: Node, wanted: Alteration, replace_all: bool, validate_o
 def _answer(resource: Any, found: Mapping[tuple[int, str], Problem | None]) -> dict[str, Any]:
     kind, name = resource.resource_type, resource.resource_name
     twice = Problem(ErrorCode.invalid_request, f"Resource '{name}' of type {kind} is named twice in the request.")
-    problem = found.get((kind, name), twice)
-    return {
-        "error_code": ErrorCode.none if problem is None else problem.error_code,
-        "error_message": None if problem is None else problem.message,
-        "resource_type": kind,
-        "resource_name": name,
-    }
+    return {"resource_type": kind, "resource_name": name} | error_fields(found.get((kind, name), twice))

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kio.schema.errors import ErrorCode
-
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.topics.administration import PartitionOutcomes
 from highwater.kafka.pacing import paced
-from highwater.kafka.protocol.cold import Answer, milliseconds
-from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.protocol.problem import Problem, error_fields
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -31,7 +29,6 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     node.administration.alter_reassignments(
         wanted,
         lambda results: deferred.complete(lambda: _answer(results) | {"allow_replication_factor_change": may_change}),
-        timeout_ms=milliseconds(request.timeout),
         may_change_replication_factor=may_change,
     )
     return deferred.now_or_later()
@@ -39,14 +36,8 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
 def _answer(results: PartitionOutcomes) -> Answer:
     if isinstance(results, Problem):
-        return {"error_code": results.error_code, "error_message": results.message, "responses": ()}
+        return {"responses": ()} | error_fields(results)
     topics: dict[str, list[Answer]] = {}
     for (topic, index), problem in paced(results.items()):
-        topics.setdefault(topic, []).append(
-            {
-                "partition_index": index,
-                "error_code": ErrorCode.none if problem is None else problem.error_code,
-                "error_message": None if problem is None else problem.message,
-            }
-        )
+        topics.setdefault(topic, []).append({"partition_index": index} | error_fields(problem))
     return {"responses": [{"name": topic, "partitions": partitions} for topic, partitions in paced(topics.items())]}

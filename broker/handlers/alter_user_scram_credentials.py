@@ -28,7 +28,7 @@ from highwater.kafka.login.scram import (
     credential_of_salted_password,
 )
 from highwater.kafka.pacing import paced
-from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.protocol.problem import Problem, error_fields
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -57,14 +57,10 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
     def changed(outcome: Mapping[str, Problem | None]) -> None:
         told = problems | {paths[path]: problem for path, problem in outcome.items()}
-        deferred.complete(lambda: {"results": [{"user": user} | _told(told[user]) for user in paced(users)]})
+        deferred.complete(lambda: {"results": [{"user": user} | error_fields(told[user]) for user in paced(users)]})
 
     node.store.change_configs({path: partial(_change, wanted[user]) for path, user in paths.items()}, changed)
     return deferred.now_or_later()
-
-
-def _told(problem: Problem | None) -> dict[str, Any]:
-    return {} if problem is None else {"error_code": problem.error_code, "error_message": problem.message}
 
 
 def _change(

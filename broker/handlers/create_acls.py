@@ -29,29 +29,29 @@ from highwater.kafka.acl import (
 )
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
-from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.protocol.problem import Problem, error_fields
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     if node.acls is None:
-        return {"results": [_result(NO_AUTHORIZER)] * len(request.creations)}
+        return {"results": [error_fields(NO_AUTHORIZER)] * len(request.creations)}
     wanted = [_acl(creation) for creation in request.creations]
     reasons = [problem_of(acl) for acl in paced(wanted)]
     deferred = Deferred()
-
-    def answer(problems: Created) -> None:
-        deferred.complete(lambda: answered(problems))
 
     def answered(problems: Created) -> Answer:
         rest = iter(problems)
         return {
             "results": [
-                _result(next(rest) if reason is None else Problem(ErrorCode.invalid_request, reason))
+                error_fields(next(rest) if reason is None else Problem(ErrorCode.invalid_request, reason))
                 for reason in paced(reasons)
             ]
         }
 
-    node.acls.create([acl for acl, reason in paced(zip(wanted, reasons, strict=True)) if reason is None], answer)
+    node.acls.create(
+        [acl for acl, reason in paced(zip(wanted, reasons, strict=True)) if reason is None],
+        deferred.complete_by(answered),
+    )
     return deferred.now_or_later()
 
 
@@ -61,7 +61,3 @@ def _acl(creation: Any) -> Acl:
         Resource(ResourceType(creation.resource_type), creation.resource_name, pattern),
         Entry(creation.principal, creation.host, Operation(creation.operation), Permission(creation.permission_type)),
     )
-
-
-def _result(problem: Problem | None) -> Answer:
-    return {} if problem is None else {"error_code": problem.error_code, "error_message": problem.message}

@@ -15,10 +15,10 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.shared.mutation_quota import MutationQuota
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.topics.administration import MorePartitions
+from highwater.broker.topics.administration import MorePartitions, Terms
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer, milliseconds
-from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.protocol.problem import Problem, error_fields
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -34,34 +34,21 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     quota = MutationQuota(node, context, strict_from_version=3)
     deferred = Deferred()
 
-    def answer(results: list[Problem | None]) -> None:
-        deferred.complete(lambda: answered(results))
-
     def answered(results: list[Problem | None]) -> Answer:
         rest = iter(results)
         told = [
-            _result(topic.name, _named_twice(topic.name) if named[topic.name] > 1 else next(rest))
+            {"name": topic.name} | error_fields(_named_twice(topic.name) if named[topic.name] > 1 else next(rest))
             for topic in paced(wanted)
         ]
         return quota.throttled({"results": told})
 
     node.administration.add_partitions(
         [topic for topic in paced(wanted) if named[topic.name] == 1],
-        answer,
-        timeout_ms=milliseconds(request.timeout),
-        validate_only=request.validate_only,
-        charge=quota.charge,
+        Terms(milliseconds(request.timeout), request.validate_only, quota.charge),
+        deferred.complete_by(answered),
     )
     return deferred.now_or_later()
 
 
 def _named_twice(topic: str) -> Problem:
     return Problem(ErrorCode.invalid_request, f"Topic '{topic}' is named twice in the request.")
-
-
-def _result(topic: str, problem: Problem | None) -> dict[str, Any]:
-    return {
-        "name": topic,
-        "error_code": ErrorCode.none if problem is None else problem.error_code,
-        "error_message": None if problem is None else problem.message,
-    }

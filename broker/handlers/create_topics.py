@@ -21,10 +21,10 @@ from highwater.broker.handlers.describe_configs import describe_topic_config
 from highwater.broker.handlers.shared.mutation_quota import MutationQuota
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.topics.administration import CreatedTopic, NewTopic
+from highwater.broker.topics.administration import CreatedTopic, NewTopic, Terms
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer, milliseconds
-from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.protocol.problem import Problem, error_fields
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -32,9 +32,6 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     checked = [_read(topic, named[topic.name] > 1) for topic in request.topics]
     quota = MutationQuota(node, context, strict_from_version=6)
     deferred = Deferred()
-
-    def answer(results: list[CreatedTopic | Problem]) -> None:
-        deferred.complete(lambda: answered(results))
 
     def answered(results: list[CreatedTopic | Problem]) -> Answer:
         rest = iter(results)
@@ -49,10 +46,8 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
     node.administration.create_topics(
         [topic for topic in paced(checked) if isinstance(topic, NewTopic)],
-        answer,
-        timeout_ms=milliseconds(request.timeout),
-        validate_only=context.version >= 1 and request.validate_only,
-        charge=quota.charge,
+        Terms(milliseconds(request.timeout), context.version >= 1 and request.validate_only, quota.charge),
+        deferred.complete_by(answered),
     )
     return deferred.now_or_later()
 
@@ -86,11 +81,4 @@ def _made(topic: CreatedTopic) -> Answer:
 
 
 def _failed(name: str, problem: Problem) -> Answer:
-    return {
-        "name": name,
-        "error_code": problem.error_code,
-        "error_message": problem.message,
-        "num_partitions": -1,
-        "replication_factor": -1,
-        "configs": [],
-    }
+    return {"name": name, "num_partitions": -1, "replication_factor": -1, "configs": []} | error_fields(problem)

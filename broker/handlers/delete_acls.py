@@ -18,7 +18,7 @@ from highwater.broker.settings.acl_store import Deleted
 from highwater.kafka.acl import Acl
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
-from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.protocol.problem import Problem, error_fields
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -26,9 +26,6 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         return {"filter_results": [_result(NO_AUTHORIZER)] * len(request.filters)}
     filters = [filter_of(each) for each in request.filters]
     deferred = Deferred()
-
-    def answer(results: Deleted) -> None:
-        deferred.complete(lambda: answered(results))
 
     def answered(results: Deleted) -> Answer:
         rest = iter(results)
@@ -38,13 +35,15 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             ]
         }
 
-    node.acls.delete([wanted for wanted in paced(filters) if not isinstance(wanted, Problem)], answer)
+    node.acls.delete(
+        [wanted for wanted in paced(filters) if not isinstance(wanted, Problem)], deferred.complete_by(answered)
+    )
     return deferred.now_or_later()
 
 
 def _result(result: list[Acl] | Problem) -> Answer:
     if isinstance(result, Problem):
-        return {"error_code": result.error_code, "error_message": result.message, "matching_acls": ()}
+        return {"matching_acls": ()} | error_fields(result)
     return {
         "matching_acls": [
             {

@@ -17,10 +17,10 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.shared.mutation_quota import MutationQuota
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.topics.administration import NOT_CONTROLLER
+from highwater.broker.topics.administration import NOT_CONTROLLER, Terms
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer, milliseconds
-from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.protocol.problem import Problem, error_fields
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -34,18 +34,14 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     quota = MutationQuota(node, context, strict_from_version=5)
     deferred = Deferred()
 
-    def answer(results: list[Problem | None]) -> None:
-        deferred.complete(lambda: answered(results))
-
     def answered(results: list[Problem | None]) -> Answer:
         rest = iter(results)
         return quota.throttled({"responses": [_answer(topic, topic.problem or next(rest)) for topic in paced(found)]})
 
     node.administration.delete_topics(
         [str(topic.name) for topic in paced(found) if topic.problem is None],
-        answer,
-        timeout_ms=milliseconds(request.timeout),
-        charge=quota.charge,
+        Terms(milliseconds(request.timeout), charge=quota.charge),
+        deferred.complete_by(answered),
     )
     return deferred.now_or_later()
 
@@ -86,9 +82,4 @@ def _find(node: Node, name: str | None, topic_id: UUID | None) -> _Named:
 
 
 def _answer(topic: _Named, problem: Problem | None) -> Answer:
-    return {
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "error_code": ErrorCode.none if problem is None else problem.error_code,
-        "error_message": None if problem is None else problem.message,
-    }
+    return {"name": topic.name, "topic_id": topic.topic_id} | error_fields(problem)

@@ -26,7 +26,7 @@ from highwater.kafka.acl import (
     ResourceType,
 )
 from highwater.kafka.protocol.cold import Answer
-from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.protocol.problem import Problem, error_fields
 
 NO_AUTHORIZER: Final = Problem(ErrorCode.security_disabled, "No Authorizer is configured on the broker.")
 _UNKNOWN: Final = Problem(ErrorCode.invalid_request, "The filter has an element of a kind that is not known.")
@@ -55,7 +55,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
 
 def _refused(problem: Problem) -> Answer:
-    return {"error_code": problem.error_code, "error_message": problem.message, "resources": ()}
+    return {"resources": ()} | error_fields(problem)
 
 
 def filter_of(request: Any) -> AclFilter | Problem:

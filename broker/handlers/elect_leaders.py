@@ -15,7 +15,7 @@ from highwater.broker.node import Node
 from highwater.broker.topics.administration import ElectionType, PartitionOutcomes
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer, milliseconds
-from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.protocol.problem import Problem, error_fields
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -32,8 +32,8 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     node.administration.elect_leaders(
         wanted,
         election_type,
-        lambda results: deferred.complete(lambda: _answer(results)),
-        timeout_ms=milliseconds(request.timeout),
+        milliseconds(request.timeout),
+        deferred.complete_by(_answer),
     )
     return deferred.now_or_later()
 
@@ -43,13 +43,7 @@ def _answer(results: PartitionOutcomes) -> Answer:
         return {"error_code": results.error_code, "replica_election_results": ()}
     topics: dict[str, list[Answer]] = {}
     for (topic, index), problem in paced(results.items()):
-        topics.setdefault(topic, []).append(
-            {
-                "partition_id": index,
-                "error_code": ErrorCode.none if problem is None else problem.error_code,
-                "error_message": None if problem is None else problem.message,
-            }
-        )
+        topics.setdefault(topic, []).append({"partition_id": index} | error_fields(problem))
     return {
         "replica_election_results": [
             {"topic": topic, "partition_result": partitions} for topic, partitions in paced(topics.items())

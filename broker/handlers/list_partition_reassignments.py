@@ -11,8 +11,8 @@ from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestConte
 from highwater.broker.node import Node
 from highwater.broker.topics.administration import Reassignments
 from highwater.kafka.pacing import paced
-from highwater.kafka.protocol.cold import Answer, milliseconds
-from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.protocol.problem import Problem, error_fields
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -22,15 +22,13 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         else [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
     )
     deferred = Deferred()
-    node.administration.list_reassignments(
-        wanted, lambda found: deferred.complete(lambda: _answer(found)), timeout_ms=milliseconds(request.timeout)
-    )
+    node.administration.list_reassignments(wanted, deferred.complete_by(_answer))
     return deferred.now_or_later()
 
 
 def _answer(found: Reassignments) -> Answer:
     if isinstance(found, Problem):
-        return {"error_code": found.error_code, "error_message": found.message, "topics": ()}
+        return {"topics": ()} | error_fields(found)
     topics: dict[str, list[Answer]] = {}
     for (topic, index), moving in paced(found.items()):
         topics.setdefault(topic, []).append(

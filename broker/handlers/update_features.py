@@ -23,7 +23,7 @@ from highwater.broker.features import GROUP_VERSION, FeatureChange, Finalised, U
 from highwater.broker.group.members import CONSUMER
 from highwater.broker.handlers.shared.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.protocol.problem import Problem, error_fields
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -36,7 +36,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
     def done(problem: Problem | None) -> None:
         if problem is not None:
-            deferred.complete({"error_code": problem.error_code, "error_message": problem.message, "results": ()})
+            deferred.complete({"results": ()} | error_fields(problem))
         else:
             deferred.complete({"results": [{"feature": name} for name in updates]})
 

@@ -1,8 +1,5 @@
 """Creates, extends and deletes topics for clients: one interface, alone or in a cluster.
 
-`charge` is asked with the number of partitions before a topic is created, extended or deleted, after all other checks.
-A problem that it returns refuses the topic (quotas, KIP-599).
-
 Every call passes one result for each item of the request, in the order of the request, to `then`, which may be called
 before the call returns. An item that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT, and its work goes on.
 """
@@ -39,6 +36,19 @@ Charge: TypeAlias = Callable[[int], Problem | None]
 
 def free_of_charge(partition_count: int) -> None:
     """The charge of clients without a quota."""
+
+
+class Terms(NamedTuple):
+    """On which terms topics are created, extended or deleted."""
+
+    timeout_ms: int
+    validate_only: bool = False
+    """Change nothing: the results are those of a change."""
+    charge: Charge = free_of_charge
+    """Asked with the number of partitions before each change, after all other checks.
+
+    A problem that it returns refuses the topic (quotas, KIP-599).
+    """
 
 
 class NewTopic(NamedTuple):
@@ -93,6 +103,8 @@ class Reassignment(NamedTuple):
     removing: list[int]
 
 
+Outcomes: TypeAlias = list[Problem | None]
+"""What each topic has; None if it was changed."""
 PartitionOutcomes: TypeAlias = Problem | dict[TopicPartition, Problem | None]
 """A problem of the whole request, or what each partition has."""
 Reassignments: TypeAlias = Problem | dict[TopicPartition, Reassignment]
@@ -105,42 +117,21 @@ class Administration(Protocol):
         """Whether this broker is the one that changes topics; its metadata has all topics."""
 
     def create_topics(
-        self,
-        wanted: Sequence[NewTopic],
-        then: Callable[[list[CreatedTopic | Problem]], None],
-        *,
-        timeout_ms: int,
-        validate_only: bool = False,
-        charge: Charge = free_of_charge,
-    ) -> None:
-        """Create topics. With `validate_only` nothing is created, and the results are those of a creation."""
+        self, wanted: Sequence[NewTopic], terms: Terms, then: Callable[[list[CreatedTopic | Problem]], None]
+    ) -> None: ...
 
     def add_partitions(
-        self,
-        wanted: Sequence[MorePartitions],
-        then: Callable[[list[Problem | None]], None],
-        *,
-        timeout_ms: int,
-        validate_only: bool = False,
-        charge: Charge = free_of_charge,
+        self, wanted: Sequence[MorePartitions], terms: Terms, then: Callable[[Outcomes], None]
     ) -> None: ...
 
-    def delete_topics(
-        self,
-        names: Sequence[str],
-        then: Callable[[list[Problem | None]], None],
-        *,
-        timeout_ms: int,
-        charge: Charge = free_of_charge,
-    ) -> None: ...
+    def delete_topics(self, names: Sequence[str], terms: Terms, then: Callable[[Outcomes], None]) -> None: ...
 
     def elect_leaders(
         self,
         partitions: Sequence[TopicPartition] | None,
         election_type: ElectionType,
-        then: Callable[[PartitionOutcomes], None],
-        *,
         timeout_ms: int,
+        then: Callable[[PartitionOutcomes], None],
     ) -> None:
         """Elect the preferred replica, or any live one, as the leader; None stands for all partitions that need it."""
 
@@ -149,17 +140,12 @@ class Administration(Protocol):
         wanted: Mapping[TopicPartition, list[int] | None],
         then: Callable[[PartitionOutcomes], None],
         *,
-        timeout_ms: int,
         may_change_replication_factor: bool = True,
     ) -> None:
         """Begin to move partitions to these replicas, or cancel a move (None); answered when it began (KIP-455)."""
 
     def list_reassignments(
-        self,
-        partitions: Sequence[TopicPartition] | None,
-        then: Callable[[Reassignments], None],
-        *,
-        timeout_ms: int,
+        self, partitions: Sequence[TopicPartition] | None, then: Callable[[Reassignments], None]
     ) -> None:
         """Pass the moves of these partitions, or of all (None), to `then`."""
 

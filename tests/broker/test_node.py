@@ -18,7 +18,13 @@ from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import BrokerConfig, TopicConfig
 from highwater.broker.settings.store import MetadataError
-from highwater.broker.topics.administration import MAX_PARTITIONS_PER_REQUEST, CreatedTopic, MorePartitions, NewTopic
+from highwater.broker.topics.administration import (
+    MAX_PARTITIONS_PER_REQUEST,
+    CreatedTopic,
+    MorePartitions,
+    NewTopic,
+    Terms,
+)
 from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.storage import Storage
 from highwater.broker.turns import Turns
@@ -182,7 +188,7 @@ def test_partitions_are_counted_over_all_topics_of_a_request() -> None:
     half = MAX_PARTITIONS_PER_REQUEST // 2 + 1
     results: list[CreatedTopic | Problem] = []
     wanted = [NewTopic("a", half, 1), NewTopic("b", half, 1)]
-    alone.topics.create_topics(wanted, results.extend, timeout_ms=0, validate_only=True)
+    alone.topics.create_topics(wanted, Terms(0, validate_only=True), results.extend)
     first, second = results
     assert not isinstance(first, Problem)
     assert isinstance(second, Problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from highwater.broker.clock import Scheduler
 from highwater.broker.security.authorizer import Authorizer, Permissions
@@ -14,6 +14,8 @@ from highwater.kafka.protocol.produce_run import ProduceShape
 
 if TYPE_CHECKING:
     from highwater.broker.security.sasl import Authentication  # most brokers have no listener with SASL
+
+_Outcome = TypeVar("_Outcome")
 
 UNKNOWN_SOFTWARE: Final = "unknown"
 """Kafka's word for a client that did not name its software (ClientInformation)."""
@@ -175,6 +177,10 @@ class Deferred:
         on_ready, self._on_ready, self.on_cancel, self.on_line_free = self._on_ready, None, None, None
         if on_ready is not None:
             on_ready(answer)
+
+    def complete_by(self, made: Callable[[_Outcome], Answer]) -> Callable[[_Outcome], None]:
+        """Return a callback that completes the answer: it is made of what the callback gets, on a stack of its own."""
+        return lambda outcome: self.complete(lambda: made(outcome))
 
     def free_line(self) -> None:
         """Let the connection read further requests before this answer."""

@@ -13,7 +13,7 @@ from highwater.broker.cluster import znodes
 from highwater.broker.cluster.state import ReplicaAssignment
 from highwater.broker.cluster.zookeeper import Delete
 from highwater.broker.settings import metadata_tree
-from highwater.broker.topics.administration import CreatedTopic, ElectionType, MorePartitions, NewTopic
+from highwater.broker.topics.administration import CreatedTopic, ElectionType, MorePartitions, NewTopic, Terms
 from highwater.kafka.protocol.problem import Problem
 from tests.broker.controller.administered import AdministeredCluster
 
@@ -27,7 +27,7 @@ def error_of(result: Any) -> ErrorCode:
 def ask_create(cluster: AdministeredCluster, *wanted: NewTopic, timeout_ms: int = 5000, **options: Any) -> list[Any]:
     """The answer, once it is there."""
     answers: list[Any] = []
-    cluster.administration.create_topics(wanted, answers.append, timeout_ms=timeout_ms, **options)
+    cluster.administration.create_topics(wanted, Terms(timeout_ms, **options), answers.append)
     cluster.run()
     return answers
 
@@ -39,21 +39,21 @@ def create(cluster: AdministeredCluster, *wanted: NewTopic, **options: Any) -> l
 
 def grow(cluster: AdministeredCluster, *wanted: MorePartitions, **options: Any) -> list[ErrorCode]:
     answers: list[Any] = []
-    cluster.administration.add_partitions(wanted, answers.append, timeout_ms=5000, **options)
+    cluster.administration.add_partitions(wanted, Terms(5000, **options), answers.append)
     cluster.run()
     return [error_of(result) for result in answers[0]]
 
 
 def delete(cluster: AdministeredCluster, *names: str, **options: Any) -> list[Any]:
     answers: list[Any] = []
-    cluster.administration.delete_topics(names, answers.append, timeout_ms=5000, **options)
+    cluster.administration.delete_topics(names, Terms(5000, **options), answers.append)
     cluster.run()
     return answers
 
 
 def elect(cluster: AdministeredCluster, partitions: Sequence[tuple[str, int]] | None, election: ElectionType) -> Any:
     answers: list[Any] = []
-    cluster.administration.elect_leaders(partitions, election, answers.append, timeout_ms=5000)
+    cluster.administration.elect_leaders(partitions, election, 5000, answers.append)
     cluster.run()
     return {key: error_of(result) for key, result in answers[0].items()}
 
@@ -189,10 +189,10 @@ def test_only_the_controller_administers() -> None:
     assert create(cluster, NewTopic("t", 1, 1)) == [NONE]
     another = cluster.administration_of(2)
     results: list[Any] = []
-    another.create_topics([NewTopic("u", 1, 1)], results.extend, timeout_ms=1)
-    another.add_partitions([MorePartitions("t", 2)], results.extend, timeout_ms=1)
-    another.delete_topics(["t"], results.extend, timeout_ms=1)
-    another.elect_leaders([("t", 0)], ElectionType.PREFERRED, results.append, timeout_ms=1)
+    another.create_topics([NewTopic("u", 1, 1)], Terms(1), results.extend)
+    another.add_partitions([MorePartitions("t", 2)], Terms(1), results.extend)
+    another.delete_topics(["t"], Terms(1), results.extend)
+    another.elect_leaders([("t", 0)], ElectionType.PREFERRED, 1, results.append)
     elected = results.pop()
     results.append(elected["t", 0])
     assert list(map(error_of, results)) == [ErrorCode.not_controller] * 4
@@ -242,7 +242,7 @@ def test_growth_that_is_refused(wanted: MorePartitions, error: ErrorCode) -> Non
 def test_a_topic_that_moves_does_not_grow() -> None:
     cluster = AdministeredCluster()
     assert create(cluster, NewTopic("t", assignment={0: [1, 2]})) == [NONE]
-    cluster.administration.alter_reassignments({("t", 0): [3]}, lambda _: None, timeout_ms=1)
+    cluster.administration.alter_reassignments({("t", 0): [3]}, lambda _: None)
     assert grow(cluster, MorePartitions("t", 2)) == [ErrorCode.reassignment_in_progress]
 
 

@@ -128,7 +128,7 @@ def test_a_reassignment_is_finished_first() -> None:
     cluster = AdministeredCluster(4)
     cluster.make_partitions("t", [1, 2])
     done: list[object] = []
-    cluster.administration.alter_reassignments({("t", 0): [3, 4]}, done.append, timeout_ms=1)
+    cluster.administration.alter_reassignments({("t", 0): [3, 4]}, done.append)
     cluster.run()
     assert done == [{("t", 0): None}]
     mark(cluster, "t")

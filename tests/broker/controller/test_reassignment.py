@@ -23,7 +23,7 @@ def alter(
 ) -> dict[TopicPartition, Any]:
     """The error of each, none for those that began to move."""
     results: list[Any] = []
-    cluster.administration.alter_reassignments(wanted, results.append, timeout_ms=1000, **rules)
+    cluster.administration.alter_reassignments(wanted, results.append, **rules)
     cluster.run()
     (result,) = results
     assert isinstance(result, dict)
@@ -36,7 +36,7 @@ def move(cluster: AdministeredCluster, target: Sequence[int] | None, key: TopicP
 
 def listed(cluster: AdministeredCluster, partitions: Sequence[TopicPartition] | None = None) -> Any:
     results: list[Any] = []
-    cluster.administration.list_reassignments(partitions, results.append, timeout_ms=1000)
+    cluster.administration.list_reassignments(partitions, results.append)
     (result,) = results
     return result
 
@@ -314,7 +314,7 @@ def test_new_partitions_that_nobody_has_heard_of_yet_are_kept() -> None:
     """A topic grows while the controller is about to write an assignment of it."""
     cluster = moving_cluster()
     results: list[Any] = []
-    cluster.administration.alter_reassignments({T0: [4, 2, 3]}, results.append, timeout_ms=1)
+    cluster.administration.alter_reassignments({T0: [4, 2, 3]}, results.append)
     grown = cluster.assignment("t") | {1: ReplicaAssignment((2, 3, 4))}
     value = znodes.assigned_topic_value(cluster.context.topics["t"].topic_id, grown)
     cluster.ensemble.make(znodes.topic_path("t"), znodes.encode(value))
@@ -330,6 +330,6 @@ def test_another_broker_refuses() -> None:
     cluster = moving_cluster()
     another = cluster.administration_of(2)
     results: list[Any] = []
-    another.alter_reassignments({T0: [4]}, results.append, timeout_ms=1)
-    another.list_reassignments(None, results.append, timeout_ms=1)
+    another.alter_reassignments({T0: [4]}, results.append)
+    another.list_reassignments(None, results.append)
     assert [isinstance(result, Problem) and result.error_code for result in results] == [ErrorCode.not_controller] * 2

@@ -199,8 +199,8 @@ def test_each_change_of_partitions_and_of_groups_is_one_line(audited: Audited) -
 
 
 def with_elections(node: NodeHarness, results: PartitionOutcomes) -> None:
-    def elect_leaders(*asked: Any, timeout_ms: int) -> None:
-        asked[2](results)
+    def elect_leaders(*asked: Any) -> None:
+        asked[3](results)
 
     node.replace(administration=SimpleNamespace(elect_leaders=elect_leaders))
 
@@ -227,7 +227,7 @@ def test_what_may_have_been_made_is_written_however_many_lines_there_are(
     for number in range(2 * MOST_KINDS):
         audit.denied(Origin("User:admin", "", "", "", ""), Operation.READ, ResourceType.TOPIC, str(number))
 
-    def create_topics(wanted: Any, then: Callable[[list[Problem]], None], **_: Any) -> None:
+    def create_topics(wanted: Any, terms: Any, then: Callable[[list[Problem]], None]) -> None:
         problems = [Problem(outcome, "")]
         if is_later:
             node.scheduler.call_later(1, lambda: then(problems))
@@ -247,7 +247,7 @@ def test_a_client_that_leaves_before_the_answer_leaves_a_line(audited: Audited) 
     node = audited.node
     node.create_topic("t")
 
-    def delete_topics(names: list[str], then: Callable[[list[None]], None], **_: Any) -> None:
+    def delete_topics(names: list[str], terms: Any, then: Callable[[list[None]], None]) -> None:
         node.scheduler.call_later(1, lambda: then([None]))
 
     node.replace(administration=SimpleNamespace(delete_topics=delete_topics, is_controller=True))

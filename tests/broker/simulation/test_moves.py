@@ -10,6 +10,7 @@ import pytest
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.zookeeper import Create
 from highwater.broker.settings import metadata_tree
+from highwater.broker.topics.administration import Terms
 from tests.broker.simulation.story import KEY, Story
 
 TOPIC = KEY[0]
@@ -21,7 +22,7 @@ def move(story: Story, target: Sequence[int] | None) -> None:
     assert controller is not None
     results: list[Any] = []
     wanted = {KEY: None if target is None else list(target)}
-    controller.administration.alter_reassignments(wanted, results.append, timeout_ms=1000)
+    controller.administration.alter_reassignments(wanted, results.append)
     story.wait(lambda: bool(results))
     assert results == [{KEY: None}]
 
@@ -146,7 +147,7 @@ def test_a_deleted_topic_goes_everywhere_once_all_are_back() -> None:
     controller = story[1].node
     assert controller is not None
     results: list[Any] = []
-    controller.administration.delete_topics([TOPIC], results.append, timeout_ms=5000)
+    controller.administration.delete_topics([TOPIC], Terms(5000), results.append)
     story.wait(lambda: bool(results))
     assert results == [[None]]
     assert story.cluster.ensemble.data(znodes.topic_path(TOPIC)) is not None
