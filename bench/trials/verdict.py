@@ -6,8 +6,9 @@ known to be wrong, but something that would make them wrong cannot be excluded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median_high
 from typing import Final, Literal
 
 from highwater.bench.workload.sections import Validity
@@ -187,14 +188,12 @@ def _may_repeat_unseen(evidence: Evidence) -> bool:
     return not evidence.idempotent and evidence.generator.consumers == 0 and not evidence.native
 
 
-def _load(evidence: Evidence, limits: Validity) -> list[Reason]:
+def _load(evidence: Evidence, limits: Validity) -> Iterator[Reason]:
     if evidence.offered_per_s is None:
-        return []
+        return
     ratio = evidence.achieved_per_s / evidence.offered_per_s if evidence.offered_per_s else 0.0
-    if ratio >= limits.achieved_ratio_min:
-        return []
-    return [
-        Reason(
+    if ratio < limits.achieved_ratio_min:
+        yield Reason(
             check="load.achieved_ratio",
             value=round(ratio, 4),
             limit=limits.achieved_ratio_min,
@@ -202,165 +201,126 @@ def _load(evidence: Evidence, limits: Validity) -> list[Reason]:
             f"({percent_text(ratio, 4)}, limit {percent_text(limits.achieved_ratio_min, 4)}): "
             "latency is then that of a growing queue; lower load.rate",
         )
-    ]
 
 
-def _generator_was_the_limit(evidence: Evidence, limits: Validity) -> list[Reason]:
+def _generator_was_the_limit(evidence: Evidence, limits: Validity) -> Iterator[Reason]:
     if evidence.offered_per_s is None:
-        return []
-    reasons = []
+        return
     delay_ns = evidence.produce.send_delay_ns.p99
     if delay_ns > limits.send_delay_p99_ns:
-        reasons.append(
-            Reason(
-                check="generator.send_delay_p99_ns",
-                value=delay_ns,
-                limit=limits.send_delay_p99_ns,
-                text=f"records left late: p99 {duration_ns_text(delay_ns)} after their time (limit "
-                f"{duration_ns_text(limits.send_delay_p99_ns)}); use more producers or a quieter host, "
-                "or lower load.rate",
-            )
+        yield Reason(
+            check="generator.send_delay_p99_ns",
+            value=delay_ns,
+            limit=limits.send_delay_p99_ns,
+            text=f"records left late: p99 {duration_ns_text(delay_ns)} after their time (limit "
+            f"{duration_ns_text(limits.send_delay_p99_ns)}); use more producers or a quieter host, or lower load.rate",
         )
     cpu = evidence.generator.cpu_ratio_max
     if cpu > limits.generator_cpu_ratio_max:
         more = evidence.generator.producers + 1
-        reasons.append(
-            Reason(
-                check="generator.cpu_ratio_max",
-                value=round(cpu, 3),
-                limit=limits.generator_cpu_ratio_max,
-                text=f"the busiest task used {percent_text(cpu)} of a core "
-                f"(limit {percent_text(limits.generator_cpu_ratio_max)}): "
-                f"the generator was measured, not the system; set producers.count to {more} or lower load.rate",
-            )
+        yield Reason(
+            check="generator.cpu_ratio_max",
+            value=round(cpu, 3),
+            limit=limits.generator_cpu_ratio_max,
+            text=f"the busiest task used {percent_text(cpu)} of a core "
+            f"(limit {percent_text(limits.generator_cpu_ratio_max)}): "
+            f"the generator was measured, not the system; set producers.count to {more} or lower load.rate",
         )
-    return reasons
 
 
-def _unsteady(evidence: Evidence) -> list[Reason]:
+def _unsteady(evidence: Evidence) -> Iterator[Reason]:
     steady = evidence.steady
-    if steady is None or steady.attained:
-        return []
-    return [
-        Reason(
+    if steady is not None and not steady.attained:
+        yield Reason(
             check="steady.not_attained",
             value=round(steady.at_s, 1),
             limit=round(steady.at_s, 1),
             text=f"never steady within {steady.at_s:.0f} s of warm-up: {steady.because}; raise phases.warmup.max"
             + (", or lower load.rate" if evidence.offered_per_s is not None else ""),
         )
-    ]
 
 
-def _oversubscribed(evidence: Evidence) -> list[Reason]:
+def _oversubscribed(evidence: Evidence) -> Iterator[Reason]:
     generator = evidence.generator
-    if not generator.oversubscribed or evidence.at_once:
-        return []
-    return [
-        Reason(
+    if generator.oversubscribed and not evidence.at_once:
+        yield Reason(
             check="generator.oversubscribed",
             value=generator.slots,
             limit="cores of the host",
             text=f"{generator.slots} task slots share fewer cores, so load tasks wait for each other; "
             "use fewer producers and consumers, or more cores (a Spark cluster: --master)",
         )
-    ]
 
 
-def _ceilings(evidence: Evidence, limits: Validity) -> list[Reason]:
+def _ceilings(evidence: Evidence, limits: Validity) -> Iterator[Reason]:
     """Reasons by the ceilings of the load generator's tasks, where they were calibrated."""
-    generator = evidence.generator
-    return [
-        *_ceiling(
+    generator, limit = evidence.generator, limits.generator_ceiling_ratio_max
+    for check, per_s, ceiling_per_s, reach, remedy in (
+        (
             "generator.ceiling_ratio",
             evidence.achieved_per_s,
             generator.ceiling_per_s,
-            limits.generator_ceiling_ratio_max,
-            reach="these producers reach without a broker",
-            remedy="use more producers on more cores, or lower load.rate",
+            "these producers reach without a broker",
+            "use more producers on more cores, or lower load.rate",
         ),
-        *_ceiling(
+        (
             "generator.consumer_ceiling_ratio",
             evidence.consumed_per_s,
             generator.consumer_ceiling_per_s,
-            limits.generator_ceiling_ratio_max,
-            reach="these consumers reach when all records are written",
-            remedy="use more consumers on more cores (consumers.per_group)",
+            "these consumers reach when all records are written",
+            "use more consumers on more cores (consumers.per_group)",
         ),
-    ]
+    ):
+        if ceiling_per_s and (ratio := per_s / ceiling_per_s) > limit:
+            yield Reason(
+                check=check,
+                value=round(ratio, 3),
+                limit=limit,
+                text=f"{rate_text(per_s)} are {percent_text(ratio)} of what {reach} "
+                f"({rate_text(ceiling_per_s)} calibrated, limit {percent_text(limit)}): "
+                f"the system may be faster than the generator; {remedy}",
+            )
 
 
-def _ceiling(
-    check: str, per_s: float, ceiling_per_s: float | None, limit: float, *, reach: str, remedy: str
-) -> list[Reason]:
-    if not ceiling_per_s or (ratio := per_s / ceiling_per_s) <= limit:
-        return []
-    return [
-        Reason(
-            check=check,
-            value=round(ratio, 3),
-            limit=limit,
-            text=f"{rate_text(per_s)} are {percent_text(ratio)} of what {reach} "
-            f"({rate_text(ceiling_per_s)} calibrated, limit {percent_text(limit)}): "
-            f"the system may be faster than the generator; {remedy}",
-        )
-    ]
-
-
-def _host(evidence: Evidence, limits: Validity) -> list[Reason]:
+def _host(evidence: Evidence, limits: Validity) -> Iterator[Reason]:
     busy = evidence.host_cpu_ratio
-    if busy is None or busy <= limits.host_cpu_ratio_max:
-        return []
-    return [
-        Reason(
+    if busy is not None and busy > limits.host_cpu_ratio_max:
+        yield Reason(
             check="host.cpu_ratio",
             value=round(busy, 3),
             limit=limits.host_cpu_ratio_max,
             text=f"the host's CPUs were {percent_text(busy)} busy (limit {percent_text(limits.host_cpu_ratio_max)}): "
             "broker, generator and other work waited for each other; stop other work, or lower load.rate",
         )
-    ]
 
 
-def _steal(evidence: Evidence, limits: Validity) -> list[Reason]:
+def _steal(evidence: Evidence, limits: Validity) -> Iterator[Reason]:
     stolen = evidence.steal_ratio
-    if stolen is None or stolen <= limits.steal_ratio_max:
-        return []
-    return [
-        Reason(
+    if stolen is not None and stolen > limits.steal_ratio_max:
+        yield Reason(
             check="host.steal_ratio",
             value=round(stolen, 4),
             limit=limits.steal_ratio_max,
             text=f"the hypervisor gave {percent_text(stolen)} of the CPU time to others "
             f"(limit {percent_text(limits.steal_ratio_max)}); measure on a host that is not shared, or at another time",
         )
-    ]
 
 
-def _drift(evidence: Evidence, limits: Validity) -> list[Reason]:
-    if not evidence.constant_rate:
-        return []
+def _drift(evidence: Evidence, limits: Validity) -> Iterator[Reason]:
     medians = [value for value in evidence.produce_p50_ns_by_second if value is not None]
-    if len(medians) < SECONDS_TO_JUDGE_DRIFT:
-        return []
+    if not evidence.constant_rate or len(medians) < SECONDS_TO_JUDGE_DRIFT:
+        return
     third = len(medians) // 3
-    first, last = _median(medians[:third]), _median(medians[-third:])
+    first, last = median_high(medians[:third]), median_high(medians[-third:])
     low, high = sorted((first, last))
-    if high <= limits.drift_ratio_max * max(low, 1) or high - low < DRIFT_OF_CONSEQUENCE_NS:
-        return []
-    return [
-        Reason(
+    if high > limits.drift_ratio_max * max(low, 1) and high - low >= DRIFT_OF_CONSEQUENCE_NS:
+        yield Reason(
             check="steady.drift_ratio",
             value=round(high / max(low, 1), 2),
             limit=limits.drift_ratio_max,
             text=f"never steady: the median latency went from {duration_ns_text(first)} in the first third of the "
             f"measured phase to {duration_ns_text(last)} in the last; lengthen phases.warmup, or lower load.rate",
         )
-    ]
-
-
-def _median(values: Sequence[int]) -> int:
-    return sorted(values)[len(values) // 2]
 
 
 def _notes(evidence: Evidence, limits: Validity) -> list[str]:
