@@ -10,8 +10,9 @@ from kio.schema.errors import ErrorCode
 
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.kafka.requests.broker_error import BrokerError
-from highwater.pipeline.database.address import read_address
-from highwater.pipeline.database.stored import stored_progress
+from highwater.pipeline.database.address import SQLITE, read_address
+from highwater.pipeline.database.dialects import dialect_of
+from highwater.pipeline.database.session import connected, plainly
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.files.batches import last_stored
 from highwater.pipeline.kafka.client import Client
@@ -122,3 +123,13 @@ def merged(sources: Iterable[Offsets]) -> Offsets:
     if not found:
         raise ProgressError("the query that wrote there read no topic")
     return Offsets(found, ids)
+
+
+def stored_progress(url: str, name: str) -> Progress | None:
+    """The progress of the sink `name`; None if it has none. Raises SettingsError, DatabaseError, ProgressError."""
+    address = read_address(url)
+    if address.kind == SQLITE and not Path(address.path).is_file():
+        raise SettingsError(f"{address.shown}: there is no such file")
+    dialect = dialect_of(address)
+    with connected(dialect) as connection, plainly(dialect, "holds no progress of a sink"):
+        return dialect.progress(connection.cursor(), name)

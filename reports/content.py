@@ -15,17 +15,19 @@ from highwater.reports.blocks import (
     Bullet,
     Bullets,
     Code,
+    Column,
     FactColumns,
+    Field,
     Figure,
     Figures,
     Heading,
     Paragraph,
     Section,
+    table,
 )
 from highwater.reports.cells import Run
 from highwater.reports.changes import change_blocks, noise_blocks
 from highwater.reports.curve import curve_figures
-from highwater.reports.damage import damage_sections
 from highwater.reports.facets import FacetKeys, facet_figures
 from highwater.reports.findings import finding_blocks
 from highwater.reports.heatmap import partition_figures
@@ -43,6 +45,7 @@ from highwater.reports.verdict import verdict_section
 from highwater.results.analysis.answer import answer_of
 from highwater.results.files import ResultDirectoryError
 from highwater.results.reader import RunResult
+from highwater.results.salvage import FileFault
 
 _METHOD: Final = """\
 Load is open-loop unless the report says closed: the schedule fixes each record's send time beforehand, and latency \
@@ -175,3 +178,20 @@ def _files(result: RunResult) -> list[Block]:
         ),
         Code(settings.checksums(result), "sums", folded="SHA-256 of each file"),
     ]
+
+
+_DAMAGED: Final = (
+    "These files are damaged, missing, or not as the run left them. What needs a damaged or missing file is left out "
+    "of this report. What was computed from a changed file may be wrong. Restore the directory from a copy, or check "
+    "it with “highwater bench verify”."
+)
+
+
+def damage_sections(faults: Sequence[FileFault]) -> list[Section]:
+    """One section; none for a directory that is whole."""
+    if not faults:
+        return []
+    header = [Column("file", text=True), Column("what is wrong", text=True, prose=True)]
+    found = table(header, [[Field(fault.file), Field(fault.what, tone="bad")] for fault in faults], "Damaged files")
+    title = f"Damaged directory: {plural(len(faults), 'file')}"
+    return [Section("damage", title, [Paragraph(_DAMAGED, "caution"), found], "bad", nav="Damage")]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,7 @@ from highwater.reports.blocks import (
     table,
 )
 from highwater.reports.page import Document
+from highwater.results.environment_key import difference_text, human_name, unequal
 from highwater.results.metrics import title_of, value_text
 from highwater.studies.history.detection import (
     Detection,
@@ -43,7 +45,6 @@ from highwater.studies.history.detection import (
     unit_of,
     word_of,
 )
-from highwater.studies.history.environments import difference_lines, fact_rows
 from highwater.studies.history.series import Change, Series, cell_of, metric_of
 
 # Unit of a metric -> the unit of its chart, and its size.
@@ -258,3 +259,19 @@ def _runs(number: int, trend: _Trend) -> Section:
     titles = ("time", "commit", "branch", "workload file, SHA-256")
     header: list[str | Column] = ["run", *(Column(title, text=True) for title in titles)]
     return Section(f"runs-{number}", f"Runs of {trend.title}", [table(header, rows, "Runs")], nav="Runs")
+
+
+def fact_rows(series: Series) -> list[tuple[str, str]]:
+    """The facts that are known of an environment, by their human names."""
+    return [(human_name(fact), str(value)) for fact, value in series.facts().items() if value is not None]
+
+
+def difference_lines(series: Sequence[Series]) -> Iterator[tuple[str, str]]:
+    """The two environments, and what differs between them, for each change of environment of a workload."""
+    by_workload: dict[str, list[Series]] = {}
+    for one in series:
+        by_workload.setdefault(one.workload, []).append(one)
+    for workload, found in by_workload.items():
+        for before, after in pairwise(sorted(found, key=lambda one: one.rows()[0]["time"])):
+            differing = map(difference_text, unequal(before.facts(), after.facts()))
+            yield f"{workload}, {before.environment} → {after.environment}", "; ".join(differing)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from operator import length_hint
+from operator import add, length_hint
 from typing import Any, Final
 
 import numpy as np
 from confluent_kafka import KafkaException
+from numpy.typing import NDArray
 
 from highwater.spark_loadgen.assignment import assigned_partitions
 from highwater.spark_loadgen.content import Content
 from highwater.spark_loadgen.model import LoadPlan
 from highwater.spark_loadgen.schedule import Schedule
-from highwater.spark_loadgen.values import Values
+from highwater.spark_loadgen.stamp import STAMP, STAMP_BYTES, encode_stamps, write_stamps
 
 _BLOCK_BYTES: Final = 1 << 20
 _BLOCK_RECORDS_MAX: Final = 1024
@@ -128,3 +129,44 @@ def _in_turn(places: list[Any], first: int, count: int) -> list[Any]:
     """The places of records `first` to `first + count` − 1 when records take the places in turn."""
     start = first % len(places)
     return (places * (1 + (start + count) // len(places)))[start : start + count]
+
+
+class Values:
+    """The values of consecutive records of one worker: stamp and body joined, some hundred at a time.
+
+    For bodies of one size there is one array in which each body follows the space for its stamp; stamps are written in
+    bulk, and the client receives views of that array. The client copies each value anyway, and a second copy would be
+    most of the generator's own cost of a 1 KiB record. When sizes vary, stamp and body of each record are concatenated.
+    """
+
+    def __init__(self, content: Content, worker: int, magic: int, row_max: int) -> None:
+        """row_max: largest number of values in one call."""
+        self._content = content
+        self._worker = worker
+        self._magic = magic
+        sizes = set(map(len, content.pool))
+        self._rows = _rows(content.pool, row_max, sizes.pop()) if len(sizes) == 1 and 0 not in sizes else None
+        # A NumPy scalar of a structured array is a view of its row, not a copy.
+        self._views = [] if self._rows is None else list(self._rows)
+
+    def of_row(self, first: int, intended_ns: NDArray[np.int64]) -> list[Any]:
+        """The values of records from `first` on, one for each intended time (ns since T0), as bytes-like objects.
+
+        The values are valid until the next call.
+        """
+        if self._rows is None:
+            stamps = encode_stamps(self._worker, self._magic, first, intended_ns)
+            return list(map(add, stamps, self._content.bodies_in_row(self._worker, first, len(stamps))))
+        start = self._content.pool_position(self._worker, first)
+        end = start + len(intended_ns)
+        write_stamps(self._rows["stamp"][start:end], self._worker, self._magic, first, intended_ns)
+        return self._views[start:end]
+
+
+def _rows(bodies: list[bytes], row_max: int, body_bytes: int) -> NDArray[Any]:
+    """Rows of stamp and body for the whole pool, and `row_max` more, so that every row of values is contiguous."""
+    count = len(bodies)
+    rows = np.zeros(count + row_max, dtype=[("stamp", STAMP), ("body", f"V{body_bytes}")])
+    assert rows.dtype.itemsize == STAMP_BYTES + body_bytes
+    rows["body"] = np.frombuffer(b"".join(bodies), dtype=f"V{body_bytes}")[np.arange(count + row_max) % count]
+    return rows

@@ -8,11 +8,12 @@ matrix. A `Workload` can be dumped to a document that loads again.
 from __future__ import annotations
 
 import math
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from highwater.bench.workload.aims import Aim, check_aims
+from highwater.bench.workload.clusters import host_and_port
 from highwater.bench.workload.faults import Fault, check_faults
 from highwater.bench.workload.host import Host
 from highwater.bench.workload.metric_bounds import MetricBounds
@@ -42,7 +43,6 @@ from highwater.bench.workload.sections import (
     Validity,
 )
 from highwater.bench.workload.system import HighwaterUnderTest, SystemUnderTest
-from highwater.bench.workload.telemetry import Telemetry
 from highwater.bench.workload.values import (
     KeyFaultError,
     Part,
@@ -50,6 +50,23 @@ from highwater.bench.workload.values import (
     SteadyWarmup,
 )
 from highwater.common import quantities
+
+
+def _addresses(text: str) -> str:
+    for address in text.split(","):
+        host_and_port(address.strip())
+    return text
+
+
+class Telemetry(Part):
+    """It changes no figure, so it is no part of what makes two workloads the same."""
+
+    control: Annotated[str, AfterValidator(_addresses)] = Field(
+        description="HOST:PORT,… of a control broker that is not under test"
+    )
+    topic: str = Field(default="hw.telemetry", min_length=1, description="the topic for the messages of load tasks")
+    config: str | None = Field(default=None, description="file with TLS and SASL properties for the control broker")
+
 
 WORKLOAD_SCHEMA: Final = "bench.workload/1"
 # The plan's estimate for a load of a given number of records, whose duration nobody knows.

@@ -7,11 +7,12 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import CharType, DecimalType, StructType, VarcharType
 
 from highwater.pipeline.database.address import read_address
 from highwater.pipeline.database.batch_transaction import Writer
+from highwater.pipeline.database.columns import STRING, Column
 from highwater.pipeline.database.dialects import dialect_of
-from highwater.pipeline.database.frame import columns_of
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.progress.in_hand import OncePerBatch, batch_in_hand
 from highwater.pipeline.sink.arrow_pieces import arrow_pieces
@@ -73,3 +74,13 @@ def _counted(pieces: Iterator[pa.RecordBatch], row_counts: list[int]) -> Iterato
     for piece in pieces:
         row_counts.append(piece.num_rows)
         yield piece
+
+
+def columns_of(schema: StructType) -> tuple[Column, ...]:
+    """The columns, also those that no database column holds."""
+    found = []
+    for each in schema:
+        kind = STRING if isinstance(each.dataType, CharType | VarcharType) else each.dataType.typeName()
+        size = (each.dataType.precision, each.dataType.scale) if isinstance(each.dataType, DecimalType) else (0, 0)
+        found.append(Column(each.name, kind, *size))
+    return tuple(found)

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,7 @@ from highwater.common.errors import UsageError
 from highwater.common.exit_codes import EXIT_INTERRUPTED, EXIT_OK
 from highwater.common.nearest import did_you_mean
 from highwater.common.spark_session import check_start
+from highwater.common.spark_session import spark_session as common_session
 from highwater.common.units import count_text, plural, wait_text
 from highwater.common.yaml_nodes import read
 from highwater.pipeline.errors import PipelineError, SettingsError
@@ -33,7 +35,6 @@ from highwater.pipeline.run.order import stages
 from highwater.pipeline.run.parse import EXAMPLE, parse_pipeline
 from highwater.pipeline.run.plan import check_a_stream, check_topics, lines_of_flow
 from highwater.pipeline.run.queries import FlowRun, watch
-from highwater.pipeline.run.session import spark_session
 from highwater.pipeline.run.sink_formats import FORMATS, Opened, target_of
 from highwater.pipeline.run.storage import Storage
 from highwater.pipeline.run.trial import trial_broker
@@ -261,3 +262,18 @@ class Stop:
         if not self.has_begun:
             raise KeyboardInterrupt
         (self.at_once if self.stopping.is_set() else self.stopping).set()
+
+
+_SETTINGS: Final = {"spark.sql.streaming.stopTimeout": "60s"}
+
+
+@contextmanager
+def spark_session(name: str, master: str, settings: Mapping[str, str], log: Path) -> Iterator[SparkSession]:
+    """A session with `format("highwater")`. log: a file for Java's output. Raises UsageError."""
+    # Spark's 200 small tasks for each shuffle would be slower than the work itself.
+    local = {"spark.sql.shuffle.partitions": str(len(os.sched_getaffinity(0)))} if master.startswith("local") else {}
+    with common_session(name, master, {**_SETTINGS, **local, **settings}, log) as session:
+        from highwater.pipeline.source import register
+
+        register(session)
+        yield session

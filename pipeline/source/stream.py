@@ -27,7 +27,7 @@ from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.resume import resume_offsets, shown
 from highwater.pipeline.source import first_offsets
 from highwater.pipeline.source.group_commits import GroupCommits
-from highwater.pipeline.source.limits import Delay, at_most, new_offsets
+from highwater.pipeline.source.limits import Delay, TimeCut, at_most, new_offsets
 from highwater.pipeline.source.offsets import continued, ranges_between, unknown_starts, what_is_gone
 from highwater.pipeline.source.options import Options
 from highwater.pipeline.source.positions import Positions
@@ -35,7 +35,6 @@ from highwater.pipeline.source.ranges import divide
 from highwater.pipeline.source.reading import read
 from highwater.pipeline.source.sampling import sizes_of
 from highwater.pipeline.source.sizes import at_most_bytes, bytes_before, split_by_bytes
-from highwater.pipeline.source.time_cut import TimeCut
 
 JsonOffsets = dict[str, dict[str, Any]]
 

@@ -26,7 +26,7 @@ from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.messaging.levels import parse_delay_ms
 from highwater.pipeline.option_values import OptionValues
 from highwater.results.bounds import parse_bound
-from highwater.studies.capacity.quantities import BytesPerS, NetworkBytesPerS, SpanS
+from highwater.studies.capacity.load import BytesPerS, NetworkBytesPerS, SpanS
 from highwater.tuning.errors import TuningError
 from highwater.tuning.workload import parse_workload
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from highwater.common.errors import UsageError
 from highwater.common.units import size_text
-from highwater.studies.capacity.ceilings import Difference, Measured, Origin
-from highwater.studies.capacity.leaving_out import left_out
+from highwater.studies.capacity.ceilings import Difference, LeftOut, Measured, Origin
 from highwater.studies.capacity.load import Load
+from highwater.studies.capacity.measured import HELD_OUT
 from highwater.studies.capacity.reference_file import HostFacts, ReferenceFile, measured_of_reference
 
 # The same cells on the same host cost up to 1.8 times as much while other work kept its processors busy
@@ -63,7 +63,7 @@ def nearest(references: Sequence[ReferenceFile], planned: PlannedHost) -> Measur
     found = _nearest(near, planned)
     told = list(differences(found.host, planned))
     factor = LIKE_HOST_FACTOR
-    errors = left_out(near, lambda own, others: _nearest(others, _as_planned(own.host)))
+    errors = _left_out(near)
     if {"processor", "processors"} & {each.fact for each in told}:
         factor = max([OTHER_HOST_FACTOR, *(each.ratio for each in errors)])
     return measured_of_reference(
@@ -103,3 +103,40 @@ def _release(kernel: str | None) -> str | None:
     """Major and minor of a kernel, such as 6.18."""
     match = re.match(r"\d+\.\d+", kernel or "")
     return match[0] if match else kernel
+
+
+_LEAST_KINDS: Final = 3
+
+
+def _left_out(references: Sequence[ReferenceFile]) -> tuple[LeftOut, ...]:
+    """The error of costs across kinds of hosts: each host predicted from the nearest other.
+
+    One for each host that shares held-out cells with its nearest other; empty below _LEAST_KINDS kinds of hosts.
+
+    Held-out cells have the same rates on every host, so that the CPU time of one host is the prediction for another.
+    """
+    if len({_kind(each) for each in references}) < _LEAST_KINDS:
+        return ()
+    found = []
+    for own in references:
+        other = _nearest([each for each in references if _kind(each) != _kind(own)], _as_planned(own.host))
+        cells, others = _cells(own), _cells(other)
+        ratios = {
+            name: max(cores / others[name], others[name] / cores) for name, cores in cells.items() if name in others
+        }
+        if ratios:
+            worst = max(ratios, key=lambda name: ratios[name])
+            found.append(LeftOut(own.name, other.name, worst, ratios[worst]))
+    return tuple(found)
+
+
+def _kind(reference: ReferenceFile) -> tuple[str, int]:
+    return reference.host.cpu_model, reference.host.cpu_count
+
+
+def _cells(reference: ReferenceFile) -> dict[str, float]:
+    return {
+        each.cell: each.measured_cores
+        for each in reference.predictions
+        if each.cell.startswith(HELD_OUT) and not each.in_turn and each.measured_cores > 0
+    }

@@ -14,11 +14,16 @@ from highwater.studies.capacity.costs import SYNCED
 from highwater.studies.capacity.demand import DISK_WRITE, BrokerState, least_brokers, partitions_of, worst_broker
 from highwater.studies.capacity.disks import Array, array_of
 from highwater.studies.capacity.draws import Draw, draws, interval, middle, predictions
-from highwater.studies.capacity.growth import GrowthForecast, month_reached
 from highwater.studies.capacity.load import LAYOUTS, LEAST_DISKS, Layout, Load, Retention, Topic
 from highwater.studies.capacity.measured import WORKLOAD
 from highwater.studies.capacity.narrowing import Narrowing, Span, narrowing
-from highwater.studies.capacity.sizing import MOST_BROKERS, largest_factor, smallest_cluster
+from highwater.studies.capacity.sizing import (
+    MOST_BROKERS,
+    GrowthForecast,
+    largest_factor,
+    month_reached,
+    smallest_cluster,
+)
 from highwater.studies.capacity.unknown import Unknown, unknown_to
 
 PLAN_SCHEMA: Final = "capacity.plan/2"

@@ -92,7 +92,7 @@ def plan(
         measured = replace(measured_for(wanted, ceilings), network_bytes_per_s=rates)
         made = make_plan(wanted, measured, today, brokers)
         if rehearse is not None:
-            from highwater.studies.commands.rehearsing import rehearsed
+            from highwater.studies.commands.measuring import rehearsed
 
             if out is None:
                 raise UsageError("--rehearse saves what it measures: add --out DIR")

@@ -12,7 +12,7 @@ from highwater.pipeline.database.address import read_address
 from highwater.pipeline.database.batch_transaction import Writer
 from highwater.pipeline.database.dialect import Dialect
 from highwater.pipeline.database.dialects import dialect_of
-from highwater.pipeline.database.frame import columns_of
+from highwater.pipeline.database.sink import columns_of
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import BatchOf
 from highwater.pipeline.progress.rule import Decision

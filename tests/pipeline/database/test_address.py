@@ -6,8 +6,8 @@ import pytest
 
 from highwater.pipeline.database.address import MYSQL, POSTGRESQL, SQLITE, read_address
 from highwater.pipeline.database.dialects import dialect_of
-from highwater.pipeline.database.stored import stored_progress
 from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.resume import stored_progress
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from highwater.pipeline.database.columns import Column, check_columns
-from highwater.pipeline.database.frame import columns_of
+from highwater.pipeline.database.sink import columns_of
 from highwater.pipeline.database.values import as_text, hexadecimal, holds_nul, python_values
 from highwater.pipeline.errors import SettingsError
 from tests.database_servers import Server

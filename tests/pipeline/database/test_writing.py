@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from highwater.pipeline.database.dialect import PROGRESS_TABLE, Connection
-from highwater.pipeline.database.stored import stored_progress
 from highwater.pipeline.errors import DatabaseError, PipelineError, SettingsError
 from highwater.pipeline.progress.batch import Progress, ProgressError
 from highwater.pipeline.progress.rule import Decision
+from highwater.pipeline.resume import stored_progress
 from tests.database_servers import PASSWORD, PASSWORD_IN_URL, Server
 from tests.pipeline.database.tables import COLUMNS, Database, batch, pieces, ten, write
 

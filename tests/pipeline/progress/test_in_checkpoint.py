@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.progress.in_checkpoint import offsets_of_log
+from highwater.pipeline.progress.in_hand import offsets_of_log
 
 LOG = """v1
 {"batchWatermarkMs":0,"batchTimestampMs":1795962649764,"conf":{}}

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from highwater.common.topic_partition import TopicPartition
 from highwater.pipeline.kafka.model import ListedOffset
-from highwater.pipeline.source.limits import at_most
-from highwater.pipeline.source.time_cut import TimeCut
+from highwater.pipeline.source.limits import TimeCut, at_most
 
 _MOST_REQUESTS = 150
 """A limit of the search by halves over all times, of which each second step is one."""

@@ -12,9 +12,9 @@ import pytest
 from highwater.common.errors import UsageError
 from highwater.studies.capacity.ceilings import DiskSamples, Measured
 from highwater.studies.capacity.costs import measured_kinds
-from highwater.studies.capacity.growth import month_reached
 from highwater.studies.capacity.load import Growth, Load
 from highwater.studies.capacity.plan import Plan, make_plan
+from highwater.studies.capacity.sizing import month_reached
 from highwater.studies.capacity.text import answer, lines
 from tests.studies.capacity.samples import WAKING_S, load, load_with, measured
 

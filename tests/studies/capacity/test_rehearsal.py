@@ -15,8 +15,8 @@ from highwater.results.reader import RunResult
 from highwater.studies.capacity.draws import costs_of
 from highwater.studies.capacity.measured import measured_of
 from highwater.studies.capacity.rehearsal import rehearsal_of
-from highwater.studies.commands import rehearsing
-from highwater.studies.commands.rehearsing import rehearsed
+from highwater.studies.commands import measuring
+from highwater.studies.commands.measuring import rehearsed
 from tests.studies.capacity.ceilings_run import write_ceilings
 from tests.studies.capacity.samples import load, load_with, measured, work
 
@@ -68,7 +68,7 @@ def test_a_share_and_a_host_that_cannot_be(tmp_path: Path, monkeypatch: pytest.M
             rehearsed(load(), known, ceilings, share, tmp_path / "out", [])
         assert str(caught.value).startswith(said)
     other = SimpleNamespace(cpu_model="Other CPU", cpu_count=known.host.cpu_count)
-    monkeypatch.setattr(rehearsing, "collect", lambda: other)
+    monkeypatch.setattr(measuring, "collect", lambda: other)
     with pytest.raises(
         UsageError, match=r"this host's processor is Other CPU, and .* is of .*: rehearse on a host like"
     ):
@@ -80,7 +80,7 @@ def test_a_run_without_a_valid_trial_says_nothing(tmp_path: Path, monkeypatch: p
     ceilings = RunResult(write_ceilings(tmp_path / "run"))
     known = measured_of([ceilings])
     here = SimpleNamespace(cpu_model=known.host.cpu_model, cpu_count=known.host.cpu_count)
-    monkeypatch.setattr(rehearsing, "collect", lambda: here)
+    monkeypatch.setattr(measuring, "collect", lambda: here)
     asked: list[list[str]] = []
 
     def bench(status: int) -> Any:

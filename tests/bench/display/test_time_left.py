@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.bench.trials.time_left import TimeLeft
+from highwater.bench.display.following import TimeLeft
 
 # workloads/quickstart.yaml on two cores that other work shared: begin and end of each trial, and the end of the run, in
 # seconds since the launcher was there. A trial is 6 s of load.
