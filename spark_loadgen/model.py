@@ -9,38 +9,12 @@ from typing import Literal
 
 from highwater.results.histogram import Histogram
 from highwater.spark_loadgen.delivery import Delivery
-from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
+from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.records import NO_HEADERS, FilePayload, GeneratedPayload, Keys, RecordHeaders, Sizes
 from highwater.spark_loadgen.schedule import OpenSchedule, Schedule
 from highwater.spark_loadgen.traces import TracedArrivals
 from highwater.spark_loadgen.windows import SECOND_NS
 from highwater.spark_loadgen.wire_settings import WireSettings, check_wire
-
-__all__ = [
-    "BacklogReport",
-    "Driver",
-    "EndToEndClock",
-    "Event",
-    "FilePayload",
-    "GeneratedPayload",
-    "GeneratorReport",
-    "LoadFailed",
-    "LoadPlan",
-    "LoadResult",
-    "LoadSetupError",
-    "PartitionCounts",
-    "Phase",
-    "Progress",
-    "Role",
-    "Second",
-    "SteadyReport",
-    "SteadyWarmup",
-    "TaskReport",
-    "TelemetryReport",
-    "TelemetryTarget",
-    "TransactionPlan",
-    "TransactionReport",
-]
 
 Phase = Literal["start", "warmup", "measure", "drain"]
 Role = Literal["producer", "consumer"]

@@ -12,8 +12,9 @@ from highwater.spark_loadgen.channel import DriverChannel, clock_name
 from highwater.spark_loadgen.coordination import Coordinator, Order
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
 from highwater.spark_loadgen.merge import merge_outcomes
-from highwater.spark_loadgen.model import FilePayload, LoadPlan, LoadResult, Progress
+from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
 from highwater.spark_loadgen.payload import read_payload_file
+from highwater.spark_loadgen.records import FilePayload
 from highwater.spark_loadgen.task import START_TIMEOUT_S, Job, TaskOutcome
 
 _GRACE_S: Final = 30

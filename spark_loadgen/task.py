@@ -19,11 +19,12 @@ from highwater.spark_loadgen.channel import ClockReading, TaskChannel
 from highwater.spark_loadgen.consumer import ConsumerLoad, ConsumerReport
 from highwater.spark_loadgen.content import Content
 from highwater.spark_loadgen.errors import LoadSetupError
-from highwater.spark_loadgen.model import GeneratedPayload, LoadPlan, Role, TelemetryReport
+from highwater.spark_loadgen.model import LoadPlan, Role, TelemetryReport
 from highwater.spark_loadgen.new_topics import ask_until
 from highwater.spark_loadgen.phases import Phases
 from highwater.spark_loadgen.producer import ProducerLoad
 from highwater.spark_loadgen.producer_metrics import ProducerReport
+from highwater.spark_loadgen.records import GeneratedPayload
 from highwater.spark_loadgen.telemetry.publisher import Publisher
 
 START_TIMEOUT_S: Final = 180

@@ -33,7 +33,9 @@ from highwater.results.calibration import Calibration
 from highwater.results.reader import RunResult
 from highwater.results.storage import TargetProbe
 from highwater.results.writer import ResultWriter
-from highwater.spark_loadgen import LoadSetupError, ProcessLauncher, SparkLauncher
+from highwater.spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.launcher import SparkLauncher
+from highwater.spark_loadgen.process_launcher import ProcessLauncher
 from highwater.tuning.facts import Facts, collect
 
 PAIRS: Final = "pairs"

@@ -21,7 +21,9 @@ from highwater.bench.calibrate.null_broker import null_broker
 from highwater.bench.trials.given_calibration import consumer_shape_of, shape_of
 from highwater.bench.trials.trial import Launcher
 from highwater.results.calibration import ConsumerCeiling, GeneratorCeiling
-from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, OpenSchedule
+from highwater.spark_loadgen.errors import LoadFailed
+from highwater.spark_loadgen.model import LoadPlan, LoadResult
+from highwater.spark_loadgen.schedule import OpenSchedule
 
 WARMUP_S: Final = 1
 MEASURE_S: Final = 2

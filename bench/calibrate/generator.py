@@ -20,7 +20,10 @@ from highwater.bench.trials.load_plan import load_plan_of
 from highwater.bench.trials.trial import Launcher
 from highwater.bench.workload.specification import Cell, Specification
 from highwater.results.calibration import ConsumerCeiling, GeneratorCeiling
-from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadFailed, LoadPlan, LoadSetupError, OpenSchedule
+from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
+from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.records import FixedSize, GeneratedPayload
+from highwater.spark_loadgen.schedule import OpenSchedule
 
 _SIZES_WITHOUT_A_WORKLOAD: Final = (100, 1024)
 _SEED: Final = 1

@@ -140,7 +140,7 @@ def one_line_errors() -> Iterator[None]:
     from highwater.common.errors import NotComparableError, StoppedError, UsageError, is_full, text_of
     from highwater.common.exit_codes import EXIT_ENVIRONMENT, EXIT_INVALID, EXIT_USAGE
     from highwater.results.files import ResultDirectoryError
-    from highwater.spark_loadgen import LoadSetupError
+    from highwater.spark_loadgen.errors import LoadSetupError
 
     mistakes: dict[type[Exception], int] = dict.fromkeys((UsageError, ResultDirectoryError, LoadSetupError), EXIT_USAGE)
     with errors_in_one_line(mistakes | {NotComparableError: EXIT_ENVIRONMENT}, interrupted="interrupted"):

@@ -11,7 +11,7 @@ from typing import Final
 from highwater.bench.trials.plan import RUN_OVERHEAD_S, Plan
 from highwater.bench.trials.progress import Observer
 from highwater.results.models import TrialPlan, TrialSummary
-from highwater.spark_loadgen import Progress
+from highwater.spark_loadgen.model import Progress
 
 
 class FollowingObserver(Observer):

@@ -18,7 +18,7 @@ from highwater.bench.trials.progress import Observer, Outcomes
 from highwater.results.histogram_log import mean_of, read_histogram
 from highwater.results.models import TrialPlan, TrialSummary, Window
 from highwater.results.reader import TrialResult
-from highwater.spark_loadgen import Progress, Second
+from highwater.spark_loadgen.model import Progress, Second
 
 WINDOW_S: Final = 5
 _MIB: Final = 1 << 20

@@ -18,7 +18,7 @@ from highwater.results.analysis.next_step import resume_command
 from highwater.results.host import HostSample
 from highwater.results.models import TrialPlan, TrialSummary
 from highwater.results.reader import RunResult
-from highwater.spark_loadgen import Progress
+from highwater.spark_loadgen.model import Progress
 
 CHARTS: Final = (
     Chart("rate", "Records", "/s", ["acknowledged", "received"], reference="offered"),

@@ -15,7 +15,9 @@ from highwater.common.secret_names import has_secret_word
 if TYPE_CHECKING:
     from highwater.bench.trials.plan import Plan
     from highwater.bench.trials.trial import Launcher
-    from highwater.spark_loadgen import LoadPlan, LoadResult, ProcessLauncher, Progress, SparkLauncher
+    from highwater.spark_loadgen.launcher import SparkLauncher
+    from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
+    from highwater.spark_loadgen.process_launcher import ProcessLauncher
 
 _DEFAULT_MASTER: Final = "local[*]"
 _HIDDEN: Final = "(secret)"
@@ -76,7 +78,8 @@ def make_launcher(
     kind: LauncherKind, master: str | None, spark_conf: Mapping[str, str]
 ) -> SparkLauncher | ProcessLauncher:
     """A launcher that is not started yet. master: for Spark; None = all cores of this host. Raises UsageError."""
-    from highwater.spark_loadgen import ProcessLauncher, SparkLauncher
+    from highwater.spark_loadgen.launcher import SparkLauncher
+    from highwater.spark_loadgen.process_launcher import ProcessLauncher
 
     if kind is LauncherKind.SPARK:
         return SparkLauncher(master=master or _DEFAULT_MASTER, spark_conf=spark_conf)

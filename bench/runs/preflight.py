@@ -23,7 +23,7 @@ from highwater.bench.workload.system import ClusterUnderTest
 from highwater.common.errors import NotComparableError, UsageError
 from highwater.results.calibration import Calibration
 from highwater.results.files import ResultDirectoryError
-from highwater.spark_loadgen import LoadSetupError
+from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.tuning.facts import Facts
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from highwater.bench.systems.kraft import active_controller
 from highwater.bench.workload.client_properties import as_text
 from highwater.common.errors import TrialError, UsageError
-from highwater.spark_loadgen import LoadSetupError
+from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.wire.connection import addresses_of, first_to_answer
 from highwater.spark_loadgen.wire.protocol import MalformedAnswerError
 

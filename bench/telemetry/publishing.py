@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException, Producer
 from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.telemetry.notes import EndNote, HostNote, MeasureNote, Note, TrialNote, encode_note
 from highwater.results.host import HostSample
-from highwater.spark_loadgen import LoadPlan, LoadResult, Progress, TelemetryTarget
+from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress, TelemetryTarget
 
 THIS_HOST: Final = "driver"
 """How the host of the run itself is named among the sampled ones."""

@@ -20,7 +20,7 @@ from highwater.bench.trials.recovery import FaultMark
 from highwater.bench.workload.faults import Fault
 from highwater.common.errors import TrialError, UsageError
 from highwater.results.models import EventLine
-from highwater.spark_loadgen import Progress
+from highwater.spark_loadgen.model import Progress
 
 # A broker that is started again may be refused while the cluster still counts it in: it is started once more, as a
 # supervisor would.

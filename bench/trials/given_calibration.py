@@ -13,8 +13,8 @@ from highwater.common.quantities import format_size
 from highwater.results.calibration import CALIBRATION_FILE, Calibration, ConsumerShape, GeneratorShape
 from highwater.results.environment_key import Scalar, difference_text, environment_key, unequal
 from highwater.results.files import ResultDirectoryError, parse
-from highwater.spark_loadgen import FixedSize, Headers, LoadPlan, LoadResult
-from highwater.spark_loadgen.records import RecordHeaders
+from highwater.spark_loadgen.model import LoadPlan, LoadResult
+from highwater.spark_loadgen.records import FixedSize, Headers, RecordHeaders
 from highwater.tuning.facts import Facts
 
 

@@ -11,25 +11,21 @@ from highwater.bench.workload.client_properties import to_librdkafka
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.replay import Traces
 from highwater.bench.workload.sections import Load, Transactions
-from highwater.spark_loadgen import (
+from highwater.spark_loadgen.model import LoadPlan, SteadyWarmup, TelemetryTarget, TransactionPlan
+from highwater.spark_loadgen.records import (
     FilePayload,
     FixedSize,
     GeneratedPayload,
     Headers,
     Keys,
-    LoadPlan,
-    OpenSchedule,
     RandomKeys,
     RoundRobinKeys,
     Sizes,
-    SteadyWarmup,
-    Step,
-    TelemetryTarget,
-    TransactionPlan,
     UniformSizes,
     WeightedSizes,
     ZipfKeys,
 )
+from highwater.spark_loadgen.schedule import OpenSchedule, Step
 
 NO_TRACES: Final = Traces()
 

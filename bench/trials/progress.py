@@ -15,7 +15,7 @@ from highwater.bench.trials.plan import Plan
 from highwater.common.units import count_text, duration_ns_text, percent_text, plural, rate_text, wait_text
 from highwater.results.metrics import metric, value_text
 from highwater.results.models import SloResult, TrialPlan, TrialSummary
-from highwater.spark_loadgen import Progress
+from highwater.spark_loadgen.model import Progress
 
 # On a terminal the line changes every second; a log would be flooded.
 PLAIN_EVERY_S: Final = 10.0

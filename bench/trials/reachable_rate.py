@@ -12,7 +12,7 @@ from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import Specification
 from highwater.common.units import percent_text, rate_text
 from highwater.results.calibration import Calibration
-from highwater.spark_loadgen import LoadPlan
+from highwater.spark_loadgen.model import LoadPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from highwater.results.histogram import Histogram
 from highwater.results.host import HostSample
 from highwater.results.models import Phase, Window
 from highwater.results.recovery import FaultRecovery
-from highwater.spark_loadgen import LoadResult
+from highwater.spark_loadgen.model import LoadResult
 
 SETTLED_S: Final = QUIET_S
 HALF: Final = 0.5

@@ -52,8 +52,7 @@ from highwater.results.models import (
 from highwater.results.rebalance import Rebalances
 from highwater.results.recovery import Recovery
 from highwater.results.storage import CacheDrop, CacheUse, StorageTarget
-from highwater.spark_loadgen import LoadResult
-from highwater.spark_loadgen.model import PartitionCounts
+from highwater.spark_loadgen.model import LoadResult, PartitionCounts
 
 _MOST_ERRORS_SHOWN = 3
 

@@ -54,7 +54,8 @@ from highwater.results.calibration import Calibration
 from highwater.results.models import AtOnce, EventLine, Phase, Reason, TrialSummary
 from highwater.results.rebalance import Rebalances
 from highwater.results.writer import ResultWriter
-from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
+from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
+from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
 from highwater.tuning.facts import Facts
 
 

@@ -24,7 +24,7 @@ from highwater.bench.workload.rebalance import Rebalance
 from highwater.common.errors import TrialError, UsageError
 from highwater.results.models import EventLine
 from highwater.results.rebalance import Rebalances
-from highwater.spark_loadgen import Progress
+from highwater.spark_loadgen.model import Progress
 
 _FORMED_WITHIN_S: Final = 60.0
 # The client's words where ApiVersions does not have ConsumerGroupHeartbeat, or not the version that it needs.

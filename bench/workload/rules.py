@@ -27,7 +27,7 @@ from highwater.common import quantities
 from highwater.results.bounds import Bound
 from highwater.results.metrics import COUNTS_OF_FATES
 from highwater.results.rebalance import KINDS
-from highwater.spark_loadgen import LoadSetupError
+from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.wire_settings import WireSettings
 
 # librdkafka's default, and what it adds to the size of a value without key and headers (headers of batch and record).

@@ -11,16 +11,9 @@ from typing import Any
 from highwater.bench.systems import SystemProcess
 from highwater.bench.workload.system import SystemUnderTest
 from highwater.results.histogram import Histogram
-from highwater.spark_loadgen import (
-    Delivery,
-    GeneratorReport,
-    LoadPlan,
-    LoadResult,
-    OpenSchedule,
-    PartitionCounts,
-    Progress,
-    TaskReport,
-)
+from highwater.spark_loadgen.delivery import Delivery
+from highwater.spark_loadgen.model import GeneratorReport, LoadPlan, LoadResult, PartitionCounts, Progress, TaskReport
+from highwater.spark_loadgen.schedule import OpenSchedule
 
 MINIMAL = """\
 schema: bench.workload/1

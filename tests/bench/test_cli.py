@@ -14,7 +14,7 @@ from rich.text import Text
 from typer.testing import CliRunner, Result
 
 import highwater.cli
-import highwater.spark_loadgen
+import highwater.spark_loadgen.launcher
 from highwater.bench.display.tables import print_end, results_as_json
 from highwater.bench.runs import runner
 from highwater.bench.runs.runner import Run, Surroundings
@@ -29,7 +29,7 @@ from highwater.results.metrics import METRICS
 from highwater.results.models import Manifest
 from highwater.results.reader import RunResult
 from highwater.results.writer import ResultWriter
-from highwater.spark_loadgen import LoadSetupError
+from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.tuning.facts import collect
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems
 
@@ -54,7 +54,7 @@ class Spark(FakeLauncher):
 
 @pytest.fixture
 def workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(highwater.spark_loadgen, "SparkLauncher", Spark)
+    monkeypatch.setattr(highwater.spark_loadgen.launcher, "SparkLauncher", Spark)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     path = tmp_path / "w.yaml"

@@ -22,7 +22,9 @@ from highwater.bench.verify import disagreements
 from highwater.bench.workload.system import HighwaterUnderTest
 from highwater.common.errors import UsageError
 from highwater.results.reader import RunResult
-from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule, TransactionPlan
+from highwater.spark_loadgen.model import LoadPlan, TransactionPlan
+from highwater.spark_loadgen.records import FixedSize, GeneratedPayload
+from highwater.spark_loadgen.schedule import OpenSchedule
 from tests.spark_loadgen.running import run_load
 from tests.waiting import wait_until
 

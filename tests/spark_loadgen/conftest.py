@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
+from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.records import FixedSize, GeneratedPayload
+from highwater.spark_loadgen.schedule import OpenSchedule
 from tests.spark_loadgen.mock_broker import MockBroker, mock_broker
 
 PlanMaker = Callable[..., LoadPlan]

@@ -8,9 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from highwater.spark_loadgen import FilePayload, LoadPlan, LoadResult, LoadSetupError, Progress
 from highwater.spark_loadgen.channel import DriverChannel
+from highwater.spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
 from highwater.spark_loadgen.payload import read_payload_file
+from highwater.spark_loadgen.records import FilePayload
 from highwater.spark_loadgen.supervision import Background, supervise
 from highwater.spark_loadgen.task import Job, TaskOutcome, run_task
 

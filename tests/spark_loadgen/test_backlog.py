@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from highwater.spark_loadgen import BacklogReport, FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
 from highwater.spark_loadgen.backlog import backlog_report
 from highwater.spark_loadgen.consumer import ConsumerReport
 from highwater.spark_loadgen.coordination import ConsumerStart
 from highwater.spark_loadgen.delivery import ReceivedReport
+from highwater.spark_loadgen.model import BacklogReport, LoadPlan
+from highwater.spark_loadgen.records import FixedSize, GeneratedPayload
+from highwater.spark_loadgen.schedule import OpenSchedule
 from highwater.spark_loadgen.windows import Windows
 
 PLAN = LoadPlan(

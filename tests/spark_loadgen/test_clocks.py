@@ -10,7 +10,10 @@ import pytest
 
 from highwater.common import child_process
 from highwater.results.histogram import Histogram
-from highwater.spark_loadgen import LoadResult, LoadSetupError, ProcessLauncher, process_launcher
+from highwater.spark_loadgen import process_launcher
+from highwater.spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.model import LoadResult
+from highwater.spark_loadgen.process_launcher import ProcessLauncher
 from highwater.spark_loadgen.windows import SECOND_NS
 from tests.spark_loadgen.conftest import PlanMaker
 

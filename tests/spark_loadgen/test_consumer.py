@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from confluent_kafka import Producer
 
-from highwater.spark_loadgen import FixedSize, GeneratedPayload
 from highwater.spark_loadgen.channel import DriverChannel, TaskChannel
 from highwater.spark_loadgen.consumer import ConsumerLoad, ConsumerReport
 from highwater.spark_loadgen.content import Content
 from highwater.spark_loadgen.phases import Phases
+from highwater.spark_loadgen.records import FixedSize, GeneratedPayload
 from highwater.spark_loadgen.stamp import encode_stamps
 from tests.spark_loadgen.conftest import PlanMaker
 

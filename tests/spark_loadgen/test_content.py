@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from highwater.spark_loadgen import (
+from highwater.spark_loadgen.content import Content
+from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.payload import value_sizes
+from highwater.spark_loadgen.ready_records import ReadyRecords, RecordMaker
+from highwater.spark_loadgen.records import (
     FilePayload,
     FixedSize,
     GeneratedPayload,
     Headers,
-    LoadPlan,
-    OpenSchedule,
     RandomKeys,
     Sizes,
     UniformSizes,
     WeightedSizes,
     ZipfKeys,
 )
-from highwater.spark_loadgen.content import Content
-from highwater.spark_loadgen.payload import value_sizes
-from highwater.spark_loadgen.ready_records import ReadyRecords, RecordMaker
+from highwater.spark_loadgen.schedule import OpenSchedule
 from highwater.spark_loadgen.stamp import STAMP_BYTES, decode_stamps
 
 MAGIC = 99

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule, SteadyWarmup
 from highwater.spark_loadgen.coordination import LEAD_NS, ConsumerStart, Coordinator, Order
+from highwater.spark_loadgen.model import LoadPlan, SteadyWarmup
+from highwater.spark_loadgen.records import FixedSize, GeneratedPayload
+from highwater.spark_loadgen.schedule import OpenSchedule
 from highwater.spark_loadgen.windows import SECOND_NS
 
 NOW = 1_000 * SECOND_NS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.spark_loadgen import LoadSetupError
+from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.launcher import common_versions
 
 ONE = {"python": "3.11.2", "librdkafka": "2.6.1"}

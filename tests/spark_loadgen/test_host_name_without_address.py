@@ -21,7 +21,10 @@ NEW_NAMESPACES = ("unshare", "--uts", "--mount", *(() if os.geteuid() == 0 else 
 ON_THE_HOST = 'mount --bind "$0" /etc/hosts && hostname "$1" && shift && exec "$@"'
 COUNT_RECORDS = """
 import sys
-from highwater.spark_loadgen import *
+from highwater.spark_loadgen.launcher import SparkLauncher
+from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.records import FixedSize, GeneratedPayload
+from highwater.spark_loadgen.schedule import OpenSchedule
 from tests.spark_loadgen.mock_broker import mock_broker
 
 with SparkLauncher(sys.argv[1]) as spark, mock_broker() as broker:

@@ -3,9 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from highwater.spark_loadgen import RandomKeys, RoundRobinKeys, ZipfKeys
 from highwater.spark_loadgen.keys import encode_keys, key_numbers
-from highwater.spark_loadgen.records import NumberedKeys
+from highwater.spark_loadgen.records import NumberedKeys, RandomKeys, RoundRobinKeys, ZipfKeys
 
 SEQUENCES = np.arange(200_000, dtype=np.int64)
 

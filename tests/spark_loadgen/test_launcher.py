@@ -12,7 +12,9 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from highwater.spark_loadgen import LoadFailed, LoadSetupError, Progress, SparkLauncher
+from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
+from highwater.spark_loadgen.launcher import SparkLauncher
+from highwater.spark_loadgen.model import Progress
 from tests.processes import parent_of, words_of
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.running import interrupt_once

@@ -12,7 +12,9 @@ import pytest
 
 from highwater.common.errors import UsageError
 from highwater.common.spark_java import find_spark_java
-from highwater.spark_loadgen import LoadFailed, Progress, SparkLauncher
+from highwater.spark_loadgen.errors import LoadFailed
+from highwater.spark_loadgen.launcher import SparkLauncher
+from highwater.spark_loadgen.model import Progress
 from tests.processes import words_of
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.standalone import standalone_spark

@@ -5,20 +5,17 @@ from typing import Any
 
 import pytest
 
-from highwater.spark_loadgen import (
+from highwater.spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.model import LoadPlan, SteadyWarmup, TransactionPlan
+from highwater.spark_loadgen.records import (
     FilePayload,
     FixedSize,
     GeneratedPayload,
-    LoadPlan,
-    LoadSetupError,
-    OpenSchedule,
-    SteadyWarmup,
-    Step,
-    TransactionPlan,
     UniformSizes,
     WeightedSizes,
     ZipfKeys,
 )
+from highwater.spark_loadgen.schedule import OpenSchedule, Step
 
 TWO_STEPS = OpenSchedule((Step(10.0, 5.0), Step(20.0, 2.0)))
 SOUND: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.spark_loadgen import SteadyWarmup
+from highwater.spark_loadgen.model import SteadyWarmup
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.mock_broker import MockBroker
 from tests.spark_loadgen.running import run_load

@@ -7,8 +7,9 @@ from pathlib import Path
 import cramjam
 import pytest
 
-from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadSetupError
+from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.payload import FILE_BYTES_MAX, POOL_BYTES, body_pool, pool_start, read_payload_file
+from highwater.spark_loadgen.records import FixedSize, GeneratedPayload
 from highwater.spark_loadgen.stamp import STAMP_BYTES
 
 SIZES = [STAMP_BYTES, 25, 40, 100, 1024, 100_000]

@@ -13,7 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from highwater.spark_loadgen import LoadFailed, LoadSetupError, ProcessLauncher, Progress
+from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
+from highwater.spark_loadgen.model import Progress
+from highwater.spark_loadgen.process_launcher import ProcessLauncher
 from tests.processes import words_of
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.running import interrupt_once

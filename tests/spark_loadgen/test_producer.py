@@ -7,17 +7,10 @@ from collections import Counter
 import pytest
 
 from highwater.results.histogram import Histogram
-from highwater.spark_loadgen import (
-    Headers,
-    LoadResult,
-    OpenSchedule,
-    Progress,
-    RandomKeys,
-    Step,
-    TransactionPlan,
-    WeightedSizes,
-)
 from highwater.spark_loadgen.acknowledgements import Acknowledgements, TimedRecord
+from highwater.spark_loadgen.model import LoadResult, Progress, TransactionPlan
+from highwater.spark_loadgen.records import Headers, RandomKeys, WeightedSizes
+from highwater.spark_loadgen.schedule import OpenSchedule, Step
 from tests.reading import read_to_end
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.mock_broker import MockBroker, mock_broker

@@ -4,8 +4,10 @@ import time
 
 import pytest
 
-from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
+from highwater.spark_loadgen.model import LoadPlan
 from highwater.spark_loadgen.progress import ProgressTracker
+from highwater.spark_loadgen.records import FixedSize, GeneratedPayload
+from highwater.spark_loadgen.schedule import OpenSchedule
 
 PLAN = LoadPlan("b", ("t",), 1, 2, 1, 1, OpenSchedule.constant(1000.0), 1, 2, 5, FixedSize(100), GeneratedPayload(), 1)
 

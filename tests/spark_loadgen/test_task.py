@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from highwater.results.histogram import Histogram
-from highwater.spark_loadgen import FilePayload, FixedSize, LoadPlan, LoadResult, Progress, task
+from highwater.spark_loadgen import task
 from highwater.spark_loadgen.channel import DriverChannel, clock_name
 from highwater.spark_loadgen.coordination import Coordinator
+from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
+from highwater.spark_loadgen.records import FilePayload, FixedSize
 from highwater.spark_loadgen.stamp import STAMP_BYTES
 from highwater.spark_loadgen.supervision import Background
 from tests.spark_loadgen.conftest import PlanMaker

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from highwater.spark_loadgen import LoadSetupError, TracedArrivals, TracedHeaders, TracedKeys, TracedSizes
+from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.keys import traced_keys
 from highwater.spark_loadgen.payload import value_sizes
+from highwater.spark_loadgen.traces import TracedArrivals, TracedHeaders, TracedKeys, TracedSizes
 from highwater.spark_loadgen.windows import SECOND_NS
 
 BIN_NS = 10_000_000

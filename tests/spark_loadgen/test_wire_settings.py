@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.spark_loadgen import LoadSetupError
+from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.wire_settings import WireSettings
 
 

@@ -13,10 +13,10 @@ import yaml
 from highwater.bench.workload.replay import records_of, sizes_of
 from highwater.bench.workload.trace_directory import Trace
 from highwater.common.quantities import format_duration_s, format_size
-from highwater.spark_loadgen import GeneratedPayload
 from highwater.spark_loadgen.compression import CODECS, Codec, compression_of
 from highwater.spark_loadgen.keys import traced_keys
 from highwater.spark_loadgen.payload import body_pool
+from highwater.spark_loadgen.records import GeneratedPayload
 from highwater.spark_loadgen.stamp import STAMP_BYTES, encode_stamps
 from highwater.studies.capture.counts import quantile
 

@@ -29,7 +29,11 @@ from highwater.bench.workload.specification import load_specification
 from highwater.bench.workload.values import FixedSize as FixedSizeOfRecords
 from highwater.common.errors import NotComparableError, UsageError
 from highwater.results.analysis_file import Noise
-from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadFailed, LoadPlan, OpenSchedule, ProcessLauncher
+from highwater.spark_loadgen.errors import LoadFailed
+from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.process_launcher import ProcessLauncher
+from highwater.spark_loadgen.records import FixedSize, GeneratedPayload
+from highwater.spark_loadgen.schedule import OpenSchedule
 from highwater.tuning.facts import collect
 
 WORKLOAD = """

@@ -17,7 +17,7 @@ from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
 from highwater.results.reader import RunResult
 from highwater.results.writer import ResultWriter
-from highwater.spark_loadgen import LoadPlan, LoadResult, Progress, Second
+from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress, Second
 from highwater.tuning.facts import collect
 from tests.bench.display.test_live import PROGRESS
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems

@@ -10,7 +10,7 @@ from highwater.bench.trials.plan import make_plan
 from highwater.bench.trials.progress import PlainObserver
 from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
-from highwater.spark_loadgen import Progress
+from highwater.spark_loadgen.model import Progress
 from tests.bench.fakes import MINIMAL
 
 PROGRESS = Progress(

@@ -24,7 +24,7 @@ from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
 from highwater.common.live_figures import LiveLines
 from highwater.results.host import HostSample
-from highwater.spark_loadgen import Progress
+from highwater.spark_loadgen.model import Progress
 from tests.bench.display.test_live import PROGRESS
 from tests.bench.fakes import MINIMAL
 from tests.results.analysis.runs import run_of

@@ -32,7 +32,7 @@ from highwater.results.models import Manifest, TrialSummary
 from highwater.results.reader import RunResult
 from highwater.results.run_lock import LOCK_NAME, RunLock
 from highwater.results.writer import ResultWriter
-from highwater.spark_loadgen import LoadPlan, LoadResult
+from highwater.spark_loadgen.model import LoadPlan, LoadResult
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
 
 TWO_CELLS = MINIMAL + "matrix: {producers.client.acks: [1, all]}\n"

@@ -33,7 +33,8 @@ from highwater.results.canary import CanaryReading
 from highwater.results.models import Manifest, TrialSummary
 from highwater.results.reader import RunResult
 from highwater.results.writer import ResultWriter
-from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError
+from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
+from highwater.spark_loadgen.model import LoadPlan, LoadResult
 from highwater.tuning.facts import collect
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
 from tests.waiting import wait_until

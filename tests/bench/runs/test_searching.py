@@ -36,7 +36,8 @@ from highwater.results.analysis_file import Search
 from highwater.results.histogram import Histogram
 from highwater.results.models import LoadTask, Manifest, Reason, SloResult, Window
 from highwater.results.reader import RunResult
-from highwater.spark_loadgen import LoadPlan, LoadResult, OpenSchedule
+from highwater.spark_loadgen.model import LoadPlan, LoadResult
+from highwater.spark_loadgen.schedule import OpenSchedule
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
 from tests.bench.summaries import LATE, LOST, summary
 

@@ -16,7 +16,7 @@ from highwater.bench.workload.faults import Fault
 from highwater.common.errors import TrialError
 from highwater.results.models import Phase, Window
 from highwater.results.recovery import FaultRecovery
-from highwater.spark_loadgen import Progress
+from highwater.spark_loadgen.model import Progress
 from tests.bench.workload.test_specification import complaint, document, read
 
 MEASURE = Phase(name="measure", start_s=2.0, end_s=22.0)

@@ -11,7 +11,7 @@ from highwater.bench.host.sampler import HostSampler
 from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.telemetry.publishing import THIS_HOST, Sampled, TrialTelemetry
 from highwater.bench.trials import trial
-from highwater.spark_loadgen import LoadResult
+from highwater.spark_loadgen.model import LoadResult
 from tests.bench.runs.test_runner import Bench
 
 

@@ -10,7 +10,8 @@ from highwater.bench.trials.load_plan import load_plan_of
 from highwater.bench.trials.plan import make_plan, trial_log_bytes
 from highwater.bench.workload.specification import Specification, load_specification, recorded_workloads
 from highwater.common.errors import UsageError
-from highwater.spark_loadgen import LoadPlan, TracedArrivals, TracedHeaders, TracedKeys, TracedSizes
+from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.traces import TracedArrivals, TracedHeaders, TracedKeys, TracedSizes
 from tests.studies.capture.logs import batch, observed, record, trace_of
 
 HEAD = """\

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from highwater.results.histogram import Histogram
-from highwater.spark_loadgen import LoadResult, TelemetryTarget
+from highwater.spark_loadgen.model import LoadResult, TelemetryTarget
 from highwater.spark_loadgen.telemetry import publisher as publisher_module
 from highwater.spark_loadgen.telemetry.message import TaskMessage
 from tests.reading import read_to_end

@@ -6,17 +6,10 @@ from typing import Any
 
 import pytest
 
-from highwater.spark_loadgen import (
-    FixedSize,
-    Headers,
-    LoadPlan,
-    LoadResult,
-    LoadSetupError,
-    Progress,
-    RoundRobinKeys,
-    UniformSizes,
-)
 from highwater.spark_loadgen.compression import CODECS
+from highwater.spark_loadgen.errors import LoadSetupError
+from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
+from highwater.spark_loadgen.records import FixedSize, Headers, RoundRobinKeys, UniformSizes
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.mock_broker import MockBroker
 from tests.spark_loadgen.running import run_load, setup_error

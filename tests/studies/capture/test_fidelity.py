@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from highwater.bench.trials.load_plan import load_plan_of
 from highwater.bench.workload.specification import load_specification
-from highwater.spark_loadgen import LoadResult, ProcessLauncher
+from highwater.spark_loadgen.model import LoadResult
+from highwater.spark_loadgen.process_launcher import ProcessLauncher
 from highwater.studies.commands.capture import app
 from tests.broker.running import RunningBroker, running_broker
 from tests.studies.capture.original_load import ORIGINALS, Original, create_topic, send

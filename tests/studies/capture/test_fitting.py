@@ -9,8 +9,9 @@ import pytest
 
 from highwater.bench.workload.trace_directory import Trace
 from highwater.kafka.records.batch import Codec
-from highwater.spark_loadgen import GeneratedPayload, TracedSizes
 from highwater.spark_loadgen.payload import body_pool
+from highwater.spark_loadgen.records import GeneratedPayload
+from highwater.spark_loadgen.traces import TracedSizes
 from highwater.studies.capture.fitting import compress_ratio, linger_ms, producers, workload_text
 from tests.studies.capture.logs import batch, observed, record, trace_of
 
