@@ -18,7 +18,7 @@ from typing import Final
 from highwater.common import distribution
 from highwater.results.models import Environment, GitState
 from highwater.tuning import check
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 from highwater.tuning.fingerprint import fingerprint
 from highwater.tuning.workload import Workload
 

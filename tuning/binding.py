@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..common.units import size_text
-from .facts import Facts
+from .facts.model import Facts
 from .facts.reading import parse_whole
 from .formulas.common import data_disks
 from .model import Value

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from .facts import Facts
+from .facts.model import Facts
 from .model import Knob
 
 _CAP_SYS_ADMIN: Final = 21

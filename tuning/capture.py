@@ -21,8 +21,9 @@ from .catalogue import KNOBS
 from .check import sysctl_path
 from .effects import verify
 from .errors import TuningError
-from .facts import Facts, collect_from
-from .facts.captured import MARKER, SCHEMA, CapturedFiles, files_of, is_captured
+from .facts import collect_from
+from .facts.captured import MARKER, SCHEMA, is_captured
+from .facts.model import Facts
 from .facts.units import RESOURCE_SETTING
 from .fingerprint import fingerprint
 from .formulas.targets import targets_of
@@ -32,8 +33,6 @@ from .proofs import read_proofs
 from .runner import CapturedTreeRunner
 from .sizing import size_host
 from .workload import Workload
-
-__all__ = ["MARKER", "CapturedFiles", "files_of", "is_captured", "save"]
 
 _SECRET_OPTION: Final = re.compile(r"\b(pass|password|passwd|secret|token|credentials?|username|user|key)=[^,\s]+")
 _SECRET_WORD: Final = re.compile(r"pass|secret|token|credential|key", re.IGNORECASE)

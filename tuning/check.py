@@ -13,7 +13,7 @@ from .boot_files.precedence import Boot, simulate_boot
 from .boot_files.sysctl_d import MANAGED_FILE
 from .capabilities import capability
 from .catalogue import KNOBS
-from .facts import Facts
+from .facts.model import Facts
 from .facts.reading import parse_whole, value_of
 from .formulas.targets import targets_of
 from .hostfiles import Reading

@@ -12,7 +12,7 @@ from .boot_files import limits_d, systemd, tmpfiles, tuned, udev
 from .boot_files.precedence import simulate_boot
 from .capabilities import why_not_given
 from .check import CANNOT_BE_CHANGED, KnobReport, evaluate
-from .facts import Facts
+from .facts.model import Facts
 from .model import Knob, NotApplicable
 from .planning.devices import Devices
 from .planning.judging import Judge

@@ -13,7 +13,7 @@ from typing import Final
 
 from .catalogue import KNOBS
 from .check import observe
-from .facts import Facts
+from .facts.model import Facts
 from .formulas.targets import targets_of
 from .model import Knob, Observation
 from .workload import Workload

@@ -11,7 +11,7 @@ from .catalogue import KNOBS
 from .change_status import ChangeStatus, change_statuses, state_text
 from .check import KnobReport, observe, report_on
 from .effects import Effect, EffectState, SharedReadings, login_row, setting_row, unit_row
-from .facts import Facts
+from .facts.model import Facts
 from .formulas.common import constant
 from .journal import APPLIED
 from .model import Knob, Value

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 from .who_can_change import BY_SCOPE
 
 if TYPE_CHECKING:
-    from .facts import Facts
+    from .facts.model import Facts
     from .workload import Workload
 
 Value = int | str

@@ -11,7 +11,7 @@ from typing import Final
 
 from ..common.units import size_text
 from .check import KnobReport
-from .facts import Facts
+from .facts.model import Facts
 from .facts.reading import parse_whole
 from .facts.units import Instance
 from .model import Value

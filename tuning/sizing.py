@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ..common.units import percent_text, size_text, wait_text
 from .errors import TuningError
-from .facts import Facts
+from .facts.model import Facts
 from .facts.reading import parse_kibibytes, parse_whole
 from .formulas.memory import dirty_background_bytes, dirty_bytes, disks_write_rate
 from .model import NotApplicable

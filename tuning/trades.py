@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..common.units import percent_text, size_text
-from .facts import Facts, Mount
+from .facts.model import Facts, Mount
 from .facts.reading import parse_whole
 
 # ext4(5), "commit": the default; jbd2 then commits metadata every five seconds.

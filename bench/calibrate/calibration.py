@@ -18,8 +18,8 @@ from highwater.bench.calibrate.generator import measure_ceilings
 from highwater.bench.calibrate.loopback import measure_loopback
 from highwater.bench.runs.execution import run_plan
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
-from highwater.bench.storage import describe_target, target_paths
 from highwater.bench.storage.probe import probe_target
+from highwater.bench.storage.targets import describe_target, target_paths
 from highwater.bench.trials.given_calibration import host_facts
 from highwater.bench.trials.plan import Plan, PlannedTrial, make_plan
 from highwater.bench.trials.progress import Observer
@@ -36,7 +36,8 @@ from highwater.results.writer import ResultWriter
 from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.launcher import SparkLauncher
 from highwater.spark_loadgen.process_launcher import ProcessLauncher
-from highwater.tuning.facts import Facts, collect
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.model import Facts
 
 PAIRS: Final = "pairs"
 _LAUNCHER: Final = "launcher"

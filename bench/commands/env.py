@@ -74,7 +74,7 @@ def _key(directory: Path | None, storage: Path | None) -> EnvironmentKey:
     import tempfile
 
     from highwater.bench.environment import describe_environment
-    from highwater.bench.storage import describe_target
+    from highwater.bench.storage.targets import describe_target
     from highwater.common.errors import UsageError
     from highwater.results.environment_key import environment_key, key_of
     from highwater.results.reader import RunResult

@@ -49,8 +49,8 @@ def sample() -> None:
 
 
 def _described(directories: list[Path]) -> ClusterHost:
-    from highwater.bench.storage import describe_target
     from highwater.bench.storage.cluster_storage import together
+    from highwater.bench.storage.targets import describe_target
     from highwater.bench.workload.clusters import ClusterHost
     from highwater.common.quantities import format_size
     from highwater.tuning.facts import collect

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from highwater.bench.matrix.running import Ended
     from highwater.bench.matrix.stored import Matrix
     from highwater.bench.matrix.study import Study
-    from highwater.tuning.facts import Facts
+    from highwater.tuning.facts.model import Facts
 
 CSV_FILE = "matrix.csv"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from highwater.bench.trials.plan import Plan, Price
     from highwater.results.calibration import Calibration
     from highwater.results.storage import TargetProbe
-    from highwater.tuning.facts import Facts
+    from highwater.tuning.facts.model import Facts
 
 
 @dataclass(frozen=True, slots=True)

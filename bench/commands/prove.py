@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from highwater.bench.runs.agenda import FinishedCells
     from highwater.bench.trials.plan import Plan
     from highwater.results.models import Manifest
-    from highwater.tuning.facts import Facts
+    from highwater.tuning.facts.model import Facts
     from highwater.tuning.proofs import Proof
 
 

@@ -29,7 +29,7 @@ DiskName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the disk:
 def list_targets(as_json: AsJson = False) -> None:
     """List the mounted file systems that can store a log, with their medium."""
     with one_line_errors():
-        from highwater.bench.storage import mounted_targets
+        from highwater.bench.storage.targets import mounted_targets
         from highwater.tuning.facts import collect
 
         targets = mounted_targets(collect())
@@ -50,8 +50,8 @@ def probe(
 ) -> None:
     """Measure with fio: append in order, durable appends, read in order, read at random; appends to many files."""
     with one_line_errors():
-        from highwater.bench.storage import describe_target
         from highwater.bench.storage.probe import probe_target
+        from highwater.bench.storage.targets import describe_target
         from highwater.bench.workload.values import MOST_PROBE_FILES
         from highwater.common.errors import UsageError
         from highwater.common.quantities import DURATION

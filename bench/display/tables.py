@@ -15,8 +15,8 @@ from highwater.bench.display.comparison_text import DETECTABLE, HEADER, cells_of
 from highwater.bench.display.evidence_text import evidence_lines
 from highwater.bench.display.wrapping import wrapped
 from highwater.bench.runs.canary import slow_blocks
-from highwater.bench.storage import describe_target, target_paths
 from highwater.bench.storage.cluster_storage import cluster_target
+from highwater.bench.storage.targets import describe_target, target_paths
 from highwater.bench.trials.plan import Plan, Price, trial_duration_s
 from highwater.bench.workload.clusters import Cluster
 from highwater.bench.workload.system import ClusterUnderTest

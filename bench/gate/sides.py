@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from highwater.bench.environment import git_state
 from highwater.bench.systems.highwater import is_checkout
-from highwater.bench.workload.yaml_document import Document, read_document
+from highwater.bench.workload.yaml_document import read_document
 from highwater.common.errors import UsageError
+from highwater.common.yaml_nodes import Document
 from highwater.results.reader import RunResult
 
 GIT: Final = "git:"

@@ -20,7 +20,8 @@ from highwater.bench.host_agent.log_directories import Owner, Residency, has_ope
 from highwater.bench.host_agent.tuning_state import tuning_state
 from highwater.common import distribution
 from highwater.common.host_answer import BrokerProcess, Cpu, Disk, HostAnswer, LogDirectory, Memory, Network, Tuning
-from highwater.tuning.facts import Facts, collect
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.model import Facts
 
 _FRESH_S: Final = 1.0
 """Who asks more often gets the same answer, so that asking costs the host little."""

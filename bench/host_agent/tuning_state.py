@@ -6,7 +6,7 @@ from highwater.common.host_answer import Drift, Tuning
 from highwater.tuning.change_status import interrupted
 from highwater.tuning.check import evaluate
 from highwater.tuning.errors import TuningError
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 from highwater.tuning.fingerprint import fingerprint
 from highwater.tuning.in_force import verify_applied
 from highwater.tuning.journal import APPLIED, Journal

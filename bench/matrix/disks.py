@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench.matrix.study import Study
-from highwater.bench.storage import describe_target, emulated_hdd
+from highwater.bench.storage import emulated_hdd
 from highwater.bench.storage.areas import SPARE_BYTES
 from highwater.bench.storage.block_tools import FileSystem
+from highwater.bench.storage.targets import describe_target
 from highwater.common.errors import UsageError
 from highwater.common.units import size_text
 from highwater.tuning.facts import collect

@@ -42,7 +42,7 @@ from highwater.common.units import plural, wait_text
 from highwater.results.models import Manifest
 from highwater.results.reader import RunResult
 from highwater.results.writer import ResultWriter
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 
 Ended = Literal["done", "time over", "interrupted"]
 # More share one unchanged side, and its one bad trial would count against all of them; less take more time.

@@ -14,7 +14,7 @@ from highwater.bench.prove.subjects import Change, Subject, knob_ids, subject_na
 from highwater.common.errors import UsageError
 from highwater.tuning.catalogue import find_knob
 from highwater.tuning.errors import TuningError
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 from highwater.tuning.workload import parse_workload
 
 _FILE_SYSTEM: Final = "filesystem.type"

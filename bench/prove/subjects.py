@@ -15,7 +15,7 @@ from highwater.common.errors import UsageError
 from highwater.tuning.catalogue import KNOBS, find_knob
 from highwater.tuning.check import KnobReport, evaluate
 from highwater.tuning.errors import TuningError
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 from highwater.tuning.model import Knob, Value
 from highwater.tuning.profiles import AS_RECOMMENDED, ad_hoc
 from highwater.tuning.quantities import format_value, parse_value

@@ -20,7 +20,7 @@ from highwater.bench.runs.launchers import LauncherChoice, check_slots, told_arg
 from highwater.bench.runs.preflight import preflight, storage_targets
 from highwater.bench.runs.resume import check_same_launcher, earlier_run
 from highwater.bench.runs.runner import Run, Surroundings
-from highwater.bench.storage import StorageAreas
+from highwater.bench.storage.areas import StorageAreas
 from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.telemetry.topics import check_control, control_of, make_topic
 from highwater.bench.trials.host_profile import restore_after_a_killed_run

@@ -10,7 +10,9 @@ from typing import TypeVar
 
 from highwater.bench.host.cluster_sampler import check_samplers
 from highwater.bench.runs.launchers import LauncherChoice
-from highwater.bench.storage import check_target, emulated_hdd, target_paths
+from highwater.bench.storage import emulated_hdd
+from highwater.bench.storage.areas import check_target
+from highwater.bench.storage.targets import target_paths
 from highwater.bench.systems import check_system
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.trials.given_calibration import check_host, host_facts
@@ -24,7 +26,7 @@ from highwater.common.errors import NotComparableError, UsageError
 from highwater.results.calibration import Calibration
 from highwater.results.files import ResultDirectoryError
 from highwater.spark_loadgen.errors import LoadSetupError
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 
 T = TypeVar("T")
 Refusal = UsageError | NotComparableError | LoadSetupError | ResultDirectoryError

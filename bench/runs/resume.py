@@ -17,7 +17,7 @@ from highwater.bench.runs.launchers import LauncherKind, told_settings
 from highwater.bench.runs.preflight import storage_targets
 from highwater.bench.runs.retry import retried
 from highwater.bench.runs.runner import Earlier
-from highwater.bench.storage import describe_target
+from highwater.bench.storage.targets import describe_target
 from highwater.bench.trials.plan import Plan
 from highwater.bench.trials.trial import Launcher, now_utc
 from highwater.bench.workload.command_config import told_of
@@ -32,7 +32,7 @@ from highwater.results.environment_key import (
 )
 from highwater.results.models import Manifest, TrialPlan, TrialSummary
 from highwater.results.reader import RunResult
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 
 
 def seed_of(directory: Path, seed: int | None) -> int:

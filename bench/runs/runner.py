@@ -21,7 +21,7 @@ from highwater.bench.runs.agenda import Agenda, BlockAgenda, FinishedCells, Skip
 from highwater.bench.runs.canary import reasons as canary_reasons
 from highwater.bench.runs.canary import take as take_canary
 from highwater.bench.runs.launchers import told_settings
-from highwater.bench.storage import StorageAreas
+from highwater.bench.storage.areas import StorageAreas
 from highwater.bench.storage.probe import QUICK_RUNTIME_S, RUNTIME_S, probe_targets
 from highwater.bench.systems import StartSystem, start_system
 from highwater.bench.systems.broker_client import BrokerClient
@@ -50,7 +50,7 @@ from highwater.results.models import (
 )
 from highwater.results.storage import StorageProbes, TargetProbe
 from highwater.results.writer import ResultWriter
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 
 
 @dataclass(frozen=True, slots=True)

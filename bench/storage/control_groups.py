@@ -21,7 +21,7 @@ import psutil
 
 from highwater.common.errors import UsageError
 from highwater.common.units import size_text
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 from highwater.tuning.hostfiles import HostFiles
 
 _GROUP_PREFIX: Final = "highwater-"

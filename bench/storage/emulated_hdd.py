@@ -35,7 +35,7 @@ from highwater.common.errors import UsageError
 from highwater.common.units import size_text
 from highwater.results.base import Model
 from highwater.results.files import dump
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 from highwater.tuning.hostfiles import HostFiles
 
 STATE_DIRECTORY: Final = "/var/lib/highwater/emulated-hdd"

@@ -20,7 +20,7 @@ from highwater.bench.storage.areas import StorageAreas
 from highwater.bench.storage.targets import describe_target
 from highwater.common.units import size_text
 from highwater.results.storage import FioProbe, StorageTarget, TargetProbe
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 
 RUNTIME_S: Final = 1.0
 # For runs with for_measurement: false.

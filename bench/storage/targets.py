@@ -12,7 +12,7 @@ from highwater.bench.user_paths import expanded
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.values import TEMPORARY_TARGET
 from highwater.results.storage import StorageTarget
-from highwater.tuning.facts import BlockDevice, Facts
+from highwater.tuning.facts.model import BlockDevice, Facts
 
 Medium = Literal["ssd", "hdd", "nvme", "memory", "unknown"]
 

@@ -14,7 +14,7 @@ from highwater.bench.storage.targets import describe_target
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.system import ClusterUnderTest
 from highwater.results.storage import CacheDrop
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 
 
 def log_directories(workload: Workload, areas: StorageAreas) -> tuple[str, ...]:

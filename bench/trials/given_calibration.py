@@ -15,7 +15,7 @@ from highwater.results.environment_key import Scalar, difference_text, environme
 from highwater.results.files import ResultDirectoryError, parse
 from highwater.spark_loadgen.model import LoadPlan, LoadResult
 from highwater.spark_loadgen.records import FixedSize, Headers, RecordHeaders
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 
 
 def load_calibration(path: Path) -> Calibration:

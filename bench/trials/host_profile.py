@@ -9,7 +9,8 @@ from highwater.bench.workload.host import Host
 from highwater.common.errors import TrialError, UsageError
 from highwater.results.models import HostProfileUse, Reason
 from highwater.tuning.errors import TuningError
-from highwater.tuning.facts import Facts, collect_from
+from highwater.tuning.facts import collect_from
+from highwater.tuning.facts.model import Facts
 from highwater.tuning.fingerprint import fingerprint
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.profiles.session import (

@@ -14,7 +14,7 @@ from typing import Protocol
 from highwater.bench.host.cluster_sampler import ClusterSampler
 from highwater.bench.host.cluster_use import cluster_host_use
 from highwater.bench.host.sampler import HostSampler
-from highwater.bench.storage import StorageAreas
+from highwater.bench.storage.areas import StorageAreas
 from highwater.bench.storage.trial_storage import TrialStorage, log_directories
 from highwater.bench.systems import StartSystem, System
 from highwater.bench.systems.bare_loop import BareLoop
@@ -56,7 +56,7 @@ from highwater.results.rebalance import Rebalances
 from highwater.results.writer import ResultWriter
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
 from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 
 
 class Launcher(Protocol):

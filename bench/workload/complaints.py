@@ -11,8 +11,8 @@ from pydantic_core import ErrorDetails
 
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.values import SHAPE_TAGS, KeyFaultError
-from highwater.bench.workload.yaml_document import Location, dotted
 from highwater.common.nearest import nearest
+from highwater.common.yaml_nodes import Location, dotted
 
 # Parts of pydantic's locations that are not keys: members of a union, and a mark for the key of a mapping.
 _NOT_KEYS: Final = {"str", "int", "float", "bool", "[key]", *SHAPE_TAGS}

@@ -6,7 +6,8 @@ from pydantic import Field, field_validator
 
 from highwater.bench.workload.values import NO_PROFILE, KeyFaultError, Part, Properties, Scalar
 from highwater.tuning.errors import TuningError
-from highwater.tuning.profiles import Profile, ad_hoc, find_profile
+from highwater.tuning.profiles import ad_hoc, find_profile
+from highwater.tuning.profiles.model import Profile
 
 
 class Host(Part):

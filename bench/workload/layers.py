@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.model import WORKLOAD_SCHEMA
-from highwater.bench.workload.yaml_document import Document, Location, read_document
+from highwater.bench.workload.yaml_document import read_document
 from highwater.common.errors import UsageError
+from highwater.common.yaml_nodes import Document, Location
 
 INCLUDE: Final = "include"
 _MERGED_WITHIN_SECTIONS: Final = ("client", "clusters", "config", "proxies", "targets", "settings")

@@ -14,10 +14,10 @@ from typing import Any, Final
 import yaml
 
 from highwater.bench.workload.model import WORKLOAD_SCHEMA
-from highwater.bench.workload.yaml_document import Document, Location, dotted
 from highwater.common import quantities
 from highwater.common.errors import UsageError
 from highwater.common.units import NANOSECONDS
+from highwater.common.yaml_nodes import Document, Location, dotted
 
 _DEFAULTS: Final[dict[str, Any]] = {
     "schema": WORKLOAD_SCHEMA,

@@ -28,9 +28,9 @@ from highwater.bench.workload.replay import Traces, arrivals_of, records_of
 from highwater.bench.workload.trace_directory import Trace, read_trace
 from highwater.bench.workload.traces import directory_of, fill_in
 from highwater.bench.workload.values import Scalar
-from highwater.bench.workload.yaml_document import Document, Location, dotted
 from highwater.common.errors import UsageError
 from highwater.common.nearest import nearest
+from highwater.common.yaml_nodes import Document, Location, dotted
 from highwater.results.environment_key import what_is_measured
 
 BASE_CELL: Final = "base"

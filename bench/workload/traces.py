@@ -11,9 +11,9 @@ from pydantic import BeforeValidator, Field, model_validator
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.trace_directory import Trace, read_trace
 from highwater.bench.workload.values import Count, DurationNs, Part, PercentRatio, SizeBytes
-from highwater.bench.workload.yaml_document import Document
 from highwater.common.errors import UsageError
 from highwater.common.quantities import format_count, format_duration_ns, format_size
+from highwater.common.yaml_nodes import Document
 
 PATH: Final = "path"
 _MS: Final = 1_000_000

@@ -7,9 +7,8 @@ from typing import Final
 
 import yaml
 
-from highwater.common.yaml_nodes import Document, Location, dotted, parse, read
+from highwater.common.yaml_nodes import Document, parse, read
 
-__all__ = ["Document", "Location", "dotted", "parse_document", "read_document"]
 _EXAMPLE: Final = "schema: bench.workload/1"
 
 

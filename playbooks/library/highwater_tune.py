@@ -14,12 +14,14 @@ from ansible.module_utils.highwater.tuning import effects, engine
 from ansible.module_utils.highwater.tuning.catalogue import find_knob, select_knobs
 from ansible.module_utils.highwater.tuning.check import CANNOT_BE_CHANGED
 from ansible.module_utils.highwater.tuning.errors import TuningError
-from ansible.module_utils.highwater.tuning.facts import Facts, Mount, collect
+from ansible.module_utils.highwater.tuning.facts import collect
 from ansible.module_utils.highwater.tuning.facts.captured import is_captured
+from ansible.module_utils.highwater.tuning.facts.model import Facts, Mount
 from ansible.module_utils.highwater.tuning.hostfiles import readable
 from ansible.module_utils.highwater.tuning.journal import SESSION
 from ansible.module_utils.highwater.tuning.model import Knob
-from ansible.module_utils.highwater.tuning.planning import PlanOptions, make_plan
+from ansible.module_utils.highwater.tuning.planning import make_plan
+from ansible.module_utils.highwater.tuning.planning.draft import PlanOptions
 from ansible.module_utils.highwater.tuning.profiles import find_profile, knobs_of
 from ansible.module_utils.highwater.tuning.runner import runner_for
 from ansible.module_utils.highwater.tuning.steps import (

@@ -18,7 +18,7 @@ import highwater.spark_loadgen.launcher
 from highwater.bench.display.tables import print_end, results_as_json
 from highwater.bench.runs import runner
 from highwater.bench.runs.runner import Run, Surroundings
-from highwater.bench.storage import StorageAreas
+from highwater.bench.storage.areas import StorageAreas
 from highwater.bench.trials.plan import make_plan
 from highwater.bench.trials.progress import Observer, PlainObserver
 from highwater.bench.trials.stopping import StopRequest

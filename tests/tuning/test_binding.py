@@ -11,8 +11,8 @@ import pytest
 from highwater.broker.settings.config_table import BROKER_PROPERTIES
 from highwater.tuning.binding import BROKER_DEFAULTS, RULES, binding_text
 from highwater.tuning.catalogue import find_knob
-from highwater.tuning.facts import Facts, NetworkInterface, collect
-from highwater.tuning.facts.model import Memory, NumaNode, Softnet
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.model import Facts, Memory, NetworkInterface, NumaNode, Softnet
 from highwater.tuning.workload import Workload, parse_properties
 from tests.tuning.host_tree import GIB, Disk, make_host, write
 

@@ -8,7 +8,8 @@ import pytest
 
 from highwater.tuning.capabilities import capability
 from highwater.tuning.catalogue import KNOBS, find_knob
-from highwater.tuning.facts import Facts, collect
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.model import Facts
 from highwater.tuning.formulas.targets import targets_of
 from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import make_host, snapshot, write

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from highwater.tuning.capture import is_captured, save
+from highwater.tuning.capture import save
 from highwater.tuning.catalogue import KNOBS
 from highwater.tuning.check import evaluate
 from highwater.tuning.errors import TuningError
 from highwater.tuning.facts import collect
-from highwater.tuning.facts.captured import MARKER
+from highwater.tuning.facts.captured import MARKER, is_captured
 from highwater.tuning.planning import make_plan
 from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import Disk, make_big_host, make_host, write

@@ -17,11 +17,13 @@ from highwater.tuning.catalogue import KNOBS, find_knob, page, select_knobs
 from highwater.tuning.catalogue.export import disagree
 from highwater.tuning.check import evaluate, report_on, sysctl_path
 from highwater.tuning.errors import TuningError
-from highwater.tuning.facts import Facts, collect
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.model import Facts
 from highwater.tuning.formulas.targets import targets_of
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.model import Knob, NotApplicable, Observation, Target
-from highwater.tuning.planning import PlanOptions, make_plan
+from highwater.tuning.planning import make_plan
+from highwater.tuning.planning.draft import PlanOptions
 from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import Disk, make_host
 from tests.tuning.surveyed_settings import KNOBS_OF_SETTING

@@ -13,10 +13,11 @@ from highwater.tuning import engine
 from highwater.tuning.boot_files.systemd import drop_in
 from highwater.tuning.catalogue import select_knobs
 from highwater.tuning.effects import Effect, verify
-from highwater.tuning.facts import Facts, collect
-from highwater.tuning.facts.model import Systemd
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.model import Facts, Systemd
 from highwater.tuning.journal import Owner
-from highwater.tuning.planning import PlanOptions, make_plan
+from highwater.tuning.planning import make_plan
+from highwater.tuning.planning.draft import PlanOptions
 from highwater.tuning.runner import CapturedTreeRunner, Completed
 from highwater.tuning.workload import Workload
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner

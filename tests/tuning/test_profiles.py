@@ -11,7 +11,9 @@ from highwater.tuning.catalogue import KNOBS
 from highwater.tuning.check import KnobReport, evaluate
 from highwater.tuning.errors import TuningError
 from highwater.tuning.facts import collect
-from highwater.tuning.profiles import PROFILES, Profile, ad_hoc, find_profile, knobs_of, temporary_knobs, wishes_of
+from highwater.tuning.profiles import ad_hoc, find_profile, knobs_of, temporary_knobs, wishes_of
+from highwater.tuning.profiles.model import Profile
+from highwater.tuning.profiles.shipped import PROFILES
 from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import make_host
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from highwater.tuning.errors import TuningError
-from highwater.tuning.facts import Facts, collect, collect_from
+from highwater.tuning.facts import collect, collect_from
+from highwater.tuning.facts.model import Facts
 from highwater.tuning.profiles import ad_hoc, find_profile
 from highwater.tuning.profiles.session import (
     begin_session,

@@ -13,7 +13,7 @@ from rich.text import Text
 from ...common.command_options import with_options
 from ...common.exit_codes import EXIT_NO
 from ..check import Fate, KnobReport, evaluate
-from ..facts import Facts
+from ..facts.model import Facts
 from ..fingerprint import fingerprint
 from ..profiles import find_profile, knobs_of
 from ..trades import durability_trades

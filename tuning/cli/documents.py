@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 import typer
 
-from ..facts import BlockDevice, Facts, Mount
+from ..facts.model import BlockDevice, Facts, Mount
 from ..hostfiles import readable
 
 # Fields that `Facts.as_json` leaves out, and properties that it adds.

@@ -11,8 +11,7 @@ import typer
 
 from ...common.units import size_text
 from ..capture import save
-from ..facts import Facts
-from ..facts.model import BlockDevice, NetworkInterface
+from ..facts.model import BlockDevice, Facts, NetworkInterface
 from ..quantities import format_bit_rate
 from .documents import print_document
 from .options import (

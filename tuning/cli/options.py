@@ -14,11 +14,12 @@ import typer
 
 from ...common import command_errors
 from ...common.exit_codes import EXIT_DAMAGE, EXIT_INTERRUPTED, EXIT_USAGE
-from ..capture import is_captured
 from ..catalogue import KNOBS, find_knob, select_knobs
 from ..change_status import interrupted
 from ..errors import PartlyChangedError, TuningError
-from ..facts import Facts, collect
+from ..facts import collect
+from ..facts.captured import is_captured
+from ..facts.model import Facts
 from ..hostfiles import HostFiles
 from ..journal import SESSION
 from ..model import Knob

@@ -14,7 +14,7 @@ from rich.text import Text
 from ...common.figure_table import FigureTable
 from ...common.units import size_text
 from ..check import KnobReport, KnobState, limited
-from ..facts import Facts
+from ..facts.model import Facts
 
 # For each state: the word in a row, the word in a summary, the colour.
 STATE_WORDS: Final[dict[KnobState, tuple[str, str, str]]] = {

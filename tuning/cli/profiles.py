@@ -12,7 +12,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ..check import KnobReport, evaluate
-from ..profiles import PROFILES, Profile, Wish, find_profile, knobs_of, wishes_of
+from ..profiles import find_profile, knobs_of, wishes_of
+from ..profiles.model import Profile, Wish
+from ..profiles.shipped import PROFILES
 from .documents import print_document
 from .options import THIS_HOST, DataDirOption, JsonOption, RootOption, errors_in_one_line, facts_of, workload_of
 from .printing import STATE_WORDS, console, merged, targets_text

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from ..change_status import original_texts
 from ..errors import TuningError
-from ..facts import Facts
+from ..facts.model import Facts
 from ..model import Knob
-from ..planning import PlanOptions, make_plan
+from ..planning import make_plan
+from ..planning.draft import PlanOptions
 from ..profiles import find_profile, knobs_of
 from ..steps import TuningPlan
 from ..workload import Workload

@@ -12,7 +12,7 @@ from ...common.exit_codes import EXIT_DAMAGE, EXIT_NO, EXIT_USAGE
 from .. import change_status
 from .. import rollback as rollback_engine
 from ..errors import TuningError
-from ..facts import Facts
+from ..facts.model import Facts
 from ..runner import runner_for
 from .change_rows import UNACCOUNTED, ChangeRow, change_row, changes_text
 from .documents import print_document, print_verbatim

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .. import engine
-from ..facts import Facts
+from ..facts.model import Facts
 from ..rollback import Rollback
 from ..runner import runner_for
 from ..script import SAVED, StateChange, commands_of, render_script, state_changes_of

@@ -16,24 +16,7 @@ from .control_groups import read_control_group
 from .disks import read_block_devices
 from .filesystems import read_filesystem_uuids, read_mounts
 from .memory import read_memory
-from .model import (
-    BlockDevice,
-    Choice,
-    Competitor,
-    ControlGroup,
-    Facts,
-    Interrupt,
-    Medium,
-    Memory,
-    Mount,
-    Namespaces,
-    NetworkInterface,
-    NumaNode,
-    Softnet,
-    Swap,
-    SwapSource,
-    Systemd,
-)
+from .model import Facts
 from .network import read_interrupt_names, read_interrupts, read_network_interfaces, read_softnet, read_tcp_ext
 from .platform import (
     read_capabilities,
@@ -48,31 +31,6 @@ from .platform import (
 from .processors import read_processors
 from .reading import Reader
 from .swap import read_swap_sources, read_swaps
-from .units import Instance, Limit, Unit
-
-__all__ = [
-    "BlockDevice",
-    "Choice",
-    "Competitor",
-    "ControlGroup",
-    "Facts",
-    "Instance",
-    "Interrupt",
-    "Limit",
-    "Medium",
-    "Memory",
-    "Mount",
-    "Namespaces",
-    "NetworkInterface",
-    "NumaNode",
-    "Softnet",
-    "Swap",
-    "SwapSource",
-    "Systemd",
-    "Unit",
-    "collect",
-    "collect_from",
-]
 
 
 def collect(root: Path = Path("/")) -> Facts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...common.units import size_text
-from ..facts import BlockDevice, Facts
+from ..facts.model import BlockDevice, Facts
 from ..model import Formula, NotApplicable, Target, Value
 from ..workload import Workload
 

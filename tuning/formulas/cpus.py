@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..facts import Facts
+from ..facts.model import Facts
 
 
 def format_ranges(numbers: Iterable[int]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..facts import BlockDevice, Facts, Medium
+from ..facts.model import BlockDevice, Facts, Medium
 from ..model import NotApplicable, Target
 from ..workload import Workload
 from .common import MEDIUM_NAMES

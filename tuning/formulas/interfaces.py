@@ -10,8 +10,7 @@ import re
 from collections import Counter
 from typing import Final
 
-from ..facts import Facts
-from ..facts.model import Interrupt, NetworkInterface
+from ..facts.model import Facts, Interrupt, NetworkInterface
 from ..model import NotApplicable, Observation, Target
 from ..workload import Workload
 from .cpus import cpus_near, format_cpu_mask, format_ranges, parse_cpu_mask

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...common.units import size_text
-from ..facts import Facts
+from ..facts.model import Facts
 from ..facts.reading import parse_whole
 from ..model import Formula, NotApplicable, Observation, Target, Value
 from ..workload import Workload

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...common.units import size_text
-from ..facts import Facts
+from ..facts.model import Facts
 from ..model import NotApplicable, Observation, Target
 from ..quantities import format_byte_rate
 from ..workload import Workload

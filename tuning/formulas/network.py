@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from ...common.units import percent_text, size_text
-from ..facts import Facts
+from ..facts.model import Facts
 from ..facts.reading import parse_whole
 from ..model import NotApplicable, Observation, Target
 from ..quantities import format_bit_rate

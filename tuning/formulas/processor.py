@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..facts import Facts
+from ..facts.model import Facts
 from ..model import NotApplicable, Observation, Target
 from ..workload import Workload
 

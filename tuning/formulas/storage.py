@@ -11,7 +11,7 @@ from typing import Final
 
 from ..boot_files import fstab
 from ..errors import TuningError
-from ..facts import BlockDevice, Facts, Mount
+from ..facts.model import BlockDevice, Facts, Mount
 from ..model import NotApplicable, Observation, Target
 from ..workload import Workload
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..facts import Facts
-from ..facts.model import NetworkInterface
+from ..facts.model import Facts, NetworkInterface
 from ..model import Scope
 from ..workload import Workload
 from .common import data_disks

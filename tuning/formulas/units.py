@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...common.units import size_text
-from ..facts import Facts
-from ..facts.model import NetworkInterface
+from ..facts.model import Facts, NetworkInterface
 from ..facts.reading import parse_whole
 from ..model import Formula, NotApplicable, Observation, Observer, Target, Value
 from ..quantities import format_byte_rate

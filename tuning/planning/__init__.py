@@ -12,14 +12,12 @@ from typing import Final
 
 from ..check import KnobReport, evaluate
 from ..errors import TuningError
-from ..facts import Facts
+from ..facts.model import Facts
 from ..model import Knob
 from ..steps import CommandStep, FileStep, RemountStep, SettingStep, Step, SwapOffStep, TuningPlan
 from ..workload import Workload
 from . import limits, mounts, settings, swap
 from .draft import Draft, PlanOptions, SelectedKnob
-
-__all__ = ["PlanOptions", "make_plan"]
 
 _SWAP_OF_UNIT: Final = "unit.memory_swap_max"
 

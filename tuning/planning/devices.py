@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final
 
 from ..boot_files import udev
-from ..facts import Facts
+from ..facts.model import Facts
 
 _DISKS: Final = "/sys/block/"
 _INTERFACES: Final = "/sys/class/net/"

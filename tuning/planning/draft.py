@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ..check import KnobReport
-from ..facts import Facts
+from ..facts.model import Facts
 from ..model import Knob
 from ..steps import FileStep, RemountStep, SettingStep, SwapOffStep
 from ..workload import Workload

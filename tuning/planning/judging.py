@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from ..check import ReadFile, report_on, sysctl_path
-from ..facts import Facts
+from ..facts.model import Facts
 from ..hostfiles import Reading
 from ..model import Knob, Observation, Value
 from ..workload import Workload

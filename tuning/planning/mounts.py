@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..boot_files import fstab, systemd
-from ..facts import Facts, Mount
+from ..facts.model import Facts, Mount
 from ..steps import MOUNT_LAYERS, layer_of, remount_steps
 from .draft import Draft, SelectedKnob
 

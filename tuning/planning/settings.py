@@ -8,7 +8,7 @@ from ..boot_files import sysctl_d, tmpfiles, tuned, udev
 from ..boot_files.precedence import Assignment, Boot, simulate_boot
 from ..catalogue import KNOBS
 from ..check import render, sysctl_path
-from ..facts import Facts
+from ..facts.model import Facts
 from ..facts.reading import value_of
 from ..steps import SettingStep
 from .draft import Draft, SelectedKnob

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..boot_files import fstab, swap, systemd
-from ..facts import Swap, SwapSource
+from ..facts.model import Swap, SwapSource
 from ..steps import SwapOffStep
 from .draft import Draft, SelectedKnob
 

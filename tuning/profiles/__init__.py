@@ -17,18 +17,6 @@ from ..quantities import format_value, parse_value
 from .model import Profile, Wish
 from .shipped import PROFILES
 
-__all__ = [
-    "PROFILES",
-    "PROFILE_NAMES",
-    "Profile",
-    "Wish",
-    "ad_hoc",
-    "find_profile",
-    "knobs_of",
-    "temporary_knobs",
-    "wishes_of",
-]
-
 PROFILE_NAMES: Final = tuple(profile.name for profile in PROFILES)
 AS_RECOMMENDED: Final = "recommended"
 """The word that stands for the catalogue's recommendation in place of a knob's value."""

@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from .. import engine
 from ..check import KnobReport, evaluate
 from ..errors import TuningError
-from ..facts import Facts
+from ..facts.model import Facts
 from ..facts.reading import value_of
 from ..hostfiles import HostFiles
 from ..journal import SESSION, Owner
 from ..model import Knob
-from ..planning import PlanOptions, make_plan
+from ..planning import make_plan
+from ..planning.draft import PlanOptions
 from ..runner import Runner
 from ..steps import RemountStep, SettingStep, TuningPlan, setting_name
 from ..workload import Workload
-from . import Profile, knobs_of, temporary_knobs, wishes_of
+from . import knobs_of, temporary_knobs, wishes_of
+from .model import Profile
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,11 @@ from highwater.results.analysis.gathering import evidence_of
 from highwater.results.analysis.next_step import next_step
 from highwater.results.analysis.objectives import aim_statements, objective_statements
 from highwater.results.analysis.searched import gate_statement, search_statement
-from highwater.results.analysis.statement import Answer, Statement, StatementKind
+from highwater.results.analysis.statement import Answer, Statement
 from highwater.results.metrics import COUNTS_OF_FATES, METRICS
 from highwater.results.models import Manifest, TrialSummary
 from highwater.results.reader import RunResult
 from highwater.results.rebalance import KINDS
-
-__all__ = ["Answer", "Statement", "StatementKind", "answer_of", "asked_metrics"]
 
 _REBALANCES: Final = tuple(f"rebalance.{kind}.all_read_s" for kind in KINDS)
 

@@ -16,7 +16,7 @@ from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.workload.layers import put
 from highwater.bench.workload.specification import VARIANT, specify
 from highwater.bench.workload.values import Scalar
-from highwater.bench.workload.yaml_document import Document, Location
+from highwater.common.yaml_nodes import Document, Location
 from highwater.results.advice import ADVISED
 from highwater.studies.advise.budget import Budget, least_blocks
 from highwater.studies.advise.question import Asked

@@ -35,8 +35,9 @@ from highwater.bench.workload.metric_bounds import MetricBounds
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import hint_of_key, location_of_key
 from highwater.bench.workload.values import DurationS, KeyFaultError, Part, Properties, Scalar
-from highwater.bench.workload.yaml_document import Document, Location, read_document
+from highwater.bench.workload.yaml_document import read_document
 from highwater.common.errors import UsageError
+from highwater.common.yaml_nodes import Document, Location
 from highwater.results.bounds import Bound
 from highwater.results.metrics import COUNTS_OF_FATES, METRICS, metric
 from highwater.studies.advise.durability import LOSSES, Demand, Loss, Trade, lacking, trades_of

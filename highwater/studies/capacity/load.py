@@ -19,10 +19,10 @@ from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, mo
 
 from highwater.bench.workload.complaints import complaint
 from highwater.bench.workload.values import KeyFaultError, Part
-from highwater.bench.workload.yaml_document import Document
 from highwater.common.errors import UsageError
 from highwater.common.quantities import BYTE_RATE, DURATION, LINK_SPEED, PERCENT, SIZE, Quantity
 from highwater.common.units import NANOSECONDS
+from highwater.common.yaml_nodes import Document
 
 
 def _per(parse: Callable[[object], Decimal], divisor: int = 1) -> BeforeValidator:

@@ -13,7 +13,7 @@ from typing import Final
 
 from ..highwater.common.units import size_text
 from ..highwater.tuning.errors import TuningError, nearest_match
-from ..highwater.tuning.facts import Facts
+from ..highwater.tuning.facts.model import Facts
 from ..highwater.tuning.runner import Runner
 
 _SECTOR_BYTES: Final = 512

@@ -15,7 +15,7 @@ from typing import Final
 
 from ..highwater.tuning.boot_files import fstab
 from ..highwater.tuning.errors import TuningError
-from ..highwater.tuning.facts import Facts, Mount
+from ..highwater.tuning.facts.model import Facts, Mount
 from ..highwater.tuning.formulas.storage import ext4_options
 from ..highwater.tuning.planning.mounts import exclusive_options, in_effect
 from ..highwater.tuning.runner import Runner

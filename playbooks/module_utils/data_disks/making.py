@@ -9,8 +9,8 @@ from typing import Final
 
 from ..highwater.tuning.boot_files import fstab
 from ..highwater.tuning.errors import TuningError
-from ..highwater.tuning.facts import Facts, Mount
 from ..highwater.tuning.facts.filesystems import read_mounts
+from ..highwater.tuning.facts.model import Facts, Mount
 from ..highwater.tuning.facts.reading import Reader
 from ..highwater.tuning.hostfiles import HostFiles
 from ..highwater.tuning.resources import remount_command

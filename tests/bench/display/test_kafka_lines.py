@@ -10,7 +10,7 @@ import pytest
 
 from highwater.bench.display.kafka_lines import KafkaLines
 from highwater.bench.runs.runner import Run, Surroundings
-from highwater.bench.storage import StorageAreas
+from highwater.bench.storage.areas import StorageAreas
 from highwater.bench.trials.plan import make_plan
 from highwater.bench.trials.stopping import StopRequest
 from highwater.bench.workload.specification import specify

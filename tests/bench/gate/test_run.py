@@ -18,8 +18,8 @@ from highwater.bench.gate.sides import Measured, Recorded, side_named
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.plan import Plan, PlannedTrial, make_plan
 from highwater.bench.verify import disagreements
-from highwater.bench.workload.yaml_document import Document
 from highwater.common.errors import UsageError
+from highwater.common.yaml_nodes import Document
 from highwater.results import checksums
 from highwater.results.gate import Gate
 from highwater.results.models import Manifest, RunStatus, TrialPlan, TrialSummary

@@ -11,7 +11,8 @@ from highwater.bench.matrix.disks import Places
 from highwater.bench.matrix.running import Here, begun_matrix
 from highwater.bench.matrix.stored import Matrix
 from highwater.bench.matrix.study import Study
-from highwater.tuning.facts import Facts, collect
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.model import Facts
 from tests.bench.prove.test_proving import Runner
 from tests.tuning.host_tree import Disk, make_host
 

@@ -8,7 +8,8 @@ import pytest
 
 from highwater.bench.prove.subjects import Subject, subject_named, whatever_differs
 from highwater.common.errors import UsageError
-from highwater.tuning.facts import Facts, collect
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.model import Facts
 from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import Disk, make_host
 

@@ -17,7 +17,7 @@ import pytest
 
 from highwater.bench.runs import runner
 from highwater.bench.runs.runner import Run, Surroundings
-from highwater.bench.storage import StorageAreas
+from highwater.bench.storage.areas import StorageAreas
 from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.trials.plan import Plan, PlannedTrial, make_plan
 from highwater.bench.trials.progress import Observer

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.storage import block_tools, describe_target, emulated_hdd
+from highwater.bench.storage import block_tools, emulated_hdd
 from highwater.bench.storage.control_groups import DiskLimits, root_limits
 from highwater.bench.storage.emulated_hdd import DiskHost, Record, disk_at, disks, make, remove, require_ready
+from highwater.bench.storage.targets import describe_target
 from highwater.common.errors import UsageError
 from highwater.tuning.facts import collect
 

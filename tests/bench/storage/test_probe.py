@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.storage import StorageAreas, describe_target, fio
+from highwater.bench.storage import fio
+from highwater.bench.storage.areas import StorageAreas
 from highwater.bench.storage.probe import probe_target, probe_targets
+from highwater.bench.storage.targets import describe_target
 from highwater.results.storage import StorageProbes, TargetProbe
 from highwater.tuning.facts import collect
 

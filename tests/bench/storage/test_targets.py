@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.storage import StorageAreas, describe_target, mounted_targets
+from highwater.bench.storage.areas import StorageAreas
+from highwater.bench.storage.targets import describe_target, mounted_targets
 from highwater.common.errors import UsageError
-from highwater.tuning.facts import Facts, collect
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.model import Facts
 
 MOUNTS = """\
 22 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.storage import StorageAreas, emulated_hdd, page_cache
+from highwater.bench.storage import emulated_hdd, page_cache
+from highwater.bench.storage.areas import StorageAreas
 from highwater.bench.storage.control_groups import Hierarchies
 from highwater.bench.storage.trial_storage import TrialStorage
 from highwater.bench.workload.model import Workload

@@ -11,7 +11,8 @@ from highwater.bench.trials.host_profile import applied_profile, check_profile, 
 from highwater.bench.workload.host import Host
 from highwater.common.errors import TrialError, UsageError
 from highwater.tuning.check import sysctl_path
-from highwater.tuning.facts import Facts, collect
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.model import Facts
 from highwater.tuning.journal import SESSION
 from tests.tuning.host_tree import make_host, write
 

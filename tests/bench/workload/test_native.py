@@ -9,8 +9,8 @@ import pytest
 
 from highwater.bench.workload.native import Prepared, prepared_of
 from highwater.bench.workload.specification import Specification, specify
-from highwater.bench.workload.yaml_document import Document
 from highwater.common.errors import UsageError
+from highwater.common.yaml_nodes import Document
 
 NATIVE: dict[str, Any] = {
     "schema": "bench.workload/1",

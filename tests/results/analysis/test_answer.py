@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from highwater.results.analysis.answer import Answer, Statement, StatementKind, answer_of
+from highwater.results.analysis.answer import answer_of
+from highwater.results.analysis.statement import Answer, Statement, StatementKind
 from highwater.results.models import AtOnce, Reason, Scalar, SloResult, TrialSummary, Verdict
 from highwater.results.run_lock import RunLock
 from tests.bench.summaries import LATE, LOST, summary

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from highwater.results.analysis.answer import Answer, answer_of
+from highwater.results.analysis.answer import answer_of
 from highwater.results.analysis.evidence import Evidence
 from highwater.results.analysis.gathering import gate_evidence
 from highwater.results.analysis.searched import gate_statement
-from highwater.results.analysis.statement import joined
+from highwater.results.analysis.statement import Answer, joined
 from highwater.results.models import SloResult, TrialSummary
 from tests.bench.summaries import LOST
 from tests.reports.sample_details import gate

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from highwater.tuning.facts import ControlGroup, collect
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.model import ControlGroup
 from tests.tuning.host_tree import GIB, make_host, write
 
 _TWO = "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"

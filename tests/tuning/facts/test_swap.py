@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.tuning.facts import SwapSource, collect
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.model import SwapSource
 from tests.tuning.host_tree import make_host, write
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from highwater.tuning.catalogue import KNOBS, find_knob
-from highwater.tuning.facts import BlockDevice, Facts, Mount
+from highwater.tuning.facts.model import BlockDevice, Facts, Mount
 from highwater.tuning.formulas import disks
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.model import Formula, NotApplicable, Target

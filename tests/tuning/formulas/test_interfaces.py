@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from highwater.tuning.facts import Facts
-from highwater.tuning.facts.model import Competitor, Interrupt, NetworkInterface, NumaNode
+from highwater.tuning.facts.model import Competitor, Facts, Interrupt, NetworkInterface, NumaNode
 from highwater.tuning.formulas import interfaces
 from highwater.tuning.formulas.cpus import cpus_near, format_cpu_mask, format_ranges, parse_cpu_mask
 from highwater.tuning.formulas.targets import targets_of

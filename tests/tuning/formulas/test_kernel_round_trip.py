@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.tuning.facts import Facts
-from highwater.tuning.facts.model import NetworkInterface
+from highwater.tuning.facts.model import Facts, NetworkInterface
 from highwater.tuning.formulas import interfaces, network
 from highwater.tuning.formulas.cpus import format_cpu_mask
 from highwater.tuning.hostfiles import HostFiles

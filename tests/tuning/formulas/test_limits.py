@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.tuning.facts import Facts
+from highwater.tuning.facts.model import Facts
 from highwater.tuning.facts.units import Limit
 from highwater.tuning.formulas import limits
 from highwater.tuning.hostfiles import HostFiles

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.tuning.facts import Facts
-from highwater.tuning.facts.model import Memory, NumaNode, Swap
+from highwater.tuning.facts.model import Facts, Memory, NumaNode, Swap
 from highwater.tuning.formulas import memory
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.model import NotApplicable, Target

@@ -9,8 +9,7 @@ import pytest
 
 from highwater.tuning.catalogue import KNOBS, find_knob
 from highwater.tuning.check import report_on
-from highwater.tuning.facts import Facts
-from highwater.tuning.facts.model import NetworkInterface, Softnet
+from highwater.tuning.facts.model import Facts, NetworkInterface, Softnet
 from highwater.tuning.formulas import network
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.model import Formula, NotApplicable, Target

@@ -9,8 +9,7 @@ import pytest
 
 from highwater.tuning.catalogue import find_knob
 from highwater.tuning.check import report_on
-from highwater.tuning.facts import Facts
-from highwater.tuning.facts.model import Choice
+from highwater.tuning.facts.model import Choice, Facts
 from highwater.tuning.formulas import processor
 from highwater.tuning.formulas.targets import targets_of
 from highwater.tuning.hostfiles import HostFiles

@@ -7,8 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.tuning.facts import Facts
-from highwater.tuning.facts.model import Memory
+from highwater.tuning.facts.model import Facts, Memory
 from highwater.tuning.formulas import limits, memory, units
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.model import NotApplicable, Target

@@ -9,8 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.tuning.facts import Facts
-from highwater.tuning.facts.model import Interrupt, NetworkInterface, NumaNode
+from highwater.tuning.facts.model import Facts, Interrupt, NetworkInterface, NumaNode
 from highwater.tuning.formulas import interfaces
 from highwater.tuning.formulas.cpus import cpus_near, format_cpu_mask, format_ranges, parse_cpu_mask
 from highwater.tuning.formulas.targets import targets_of

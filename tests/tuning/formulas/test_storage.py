@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.tuning.facts import BlockDevice, Facts, Mount
-from highwater.tuning.facts.model import Systemd
+from highwater.tuning.facts.model import BlockDevice, Facts, Mount, Systemd
 from highwater.tuning.formulas import storage
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.model import Formula, NotApplicable, Observer, Target

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from highwater.tuning.catalogue import find_knob
-from highwater.tuning.facts import Facts, collect
-from highwater.tuning.facts.model import ControlGroup, Memory, NetworkInterface, NumaNode, Swap
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.model import ControlGroup, Facts, Memory, NetworkInterface, NumaNode, Swap
 from highwater.tuning.formulas import units
 from highwater.tuning.formulas.common import constant
 from highwater.tuning.model import NotApplicable, Target, Value

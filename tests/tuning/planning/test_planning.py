@@ -13,12 +13,13 @@ from highwater.tuning.boot_files import fstab, limits_d, swap, sysctl_d, tmpfile
 from highwater.tuning.boot_files.systemd import drop_in
 from highwater.tuning.catalogue import KNOBS, find_knob, select_knobs
 from highwater.tuning.errors import TuningError
-from highwater.tuning.facts import Facts, collect
-from highwater.tuning.facts.model import Systemd
+from highwater.tuning.facts import collect
+from highwater.tuning.facts.model import Facts, Systemd
 from highwater.tuning.formulas.common import constant
 from highwater.tuning.journal import Owner
 from highwater.tuning.model import Knob
-from highwater.tuning.planning import PlanOptions, make_plan
+from highwater.tuning.planning import make_plan
+from highwater.tuning.planning.draft import PlanOptions
 from highwater.tuning.steps import CommandStep, FileStep, RemountStep, SettingStep, SwapOffStep, TuningPlan, conflicts
 from highwater.tuning.workload import Workload
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner, whole_tree
