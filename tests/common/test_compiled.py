@@ -314,7 +314,7 @@ def test_a_checkout_runs_compiled_until_a_module_is_edited(tmp_path: Path, monke
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("_build")
 def test_the_tests_of_the_hot_modules_pass_with_the_compiled_ones() -> None:
-    options = ["-m", "not slow", "-p", "no:cacheprovider", "-n", "2", "-q", "--tb=short"]
+    options = ["-m", "not slow", "-p", "no:cacheprovider", "-p", "tests.forks", "--forks", "2", "-q", "--tb=short"]
     options += [option for test in NOT_ASKED for option in ("--deselect", test)]
     done = run([sys.executable, "-m", "pytest", *options, *PASSED_BY_BOTH], COMPILED="1")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
