@@ -106,7 +106,7 @@ def test_a_task_that_is_killed_is_one_sentence(local: SparkLauncher, make_plan: 
 def test_an_interrupt_while_java_starts_leaves_no_java() -> None:
     script = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from spark_loadgen import SparkLauncher\n"
+        "from highwater.spark_loadgen.launcher import SparkLauncher\n"
         "print('started', flush=True)\n"
         "with SparkLauncher('local[1]'): signal.pause()\n"
     )

@@ -86,7 +86,10 @@ def test_a_driver_that_is_killed_leaves_no_process(make_plan: PlanMaker, tmp_pat
     plan = make_plan(measure_s=60)
     script = (
         "import sys\n"
-        "from spark_loadgen import *\n"
+        "from highwater.spark_loadgen.model import LoadPlan\n"
+        "from highwater.spark_loadgen.process_launcher import ProcessLauncher\n"
+        "from highwater.spark_loadgen.records import FixedSize, GeneratedPayload\n"
+        "from highwater.spark_loadgen.schedule import OpenSchedule\n"
         f"plan = LoadPlan({plan.bootstrap_servers!r}, {plan.topics!r}, {plan.partitions}, 1, 1, 1, "
         "OpenSchedule.constant(2000.0), 0, 60, 10, FixedSize(100), GeneratedPayload(0.5), 7)\n"
         "with ProcessLauncher() as launcher:\n"
