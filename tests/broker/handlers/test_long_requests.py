@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker import turns
 from highwater.broker.handlers.shared.reply import Client
+from highwater.broker.topics.administration import Terms
 from highwater.kafka.pacing import takes_turns
 from highwater.kafka.protocol.apis import ONE_STEP_ITEMS_MAX
 from highwater.kafka.protocol.primitives import MAX_BYTES, MalformedRequestError, TooManyItemsError
@@ -185,7 +186,7 @@ def test_a_refusal_is_audited_in_turns_after_its_client_has_left(
     waiting: list[Callable[[], None]] = []
     missing = Problem(ErrorCode.unknown_topic_or_partition, "there is no such topic")
 
-    def later(names: Sequence[str], then: Callable[[list[Problem]], None], **_: Any) -> None:
+    def later(names: Sequence[str], terms: Terms, then: Callable[[list[Problem]], None]) -> None:
         waiting.append(lambda: then([missing] * len(names)))
 
     monkeypatch.setattr(node.topics, "delete_topics", later)
