@@ -43,7 +43,21 @@ def decode_mark(text: bytes) -> Mapping[str, WholeLog]:
     kafkas, separator, body = text[:-1].partition(_LOGS)
     if not (kafkas + separator).endswith(_head(body)):
         return {}
-    return {name: WholeLog(*fields) for name, fields in json.loads(body).items()}
+    return {name: _whole(*fields) for name, fields in json.loads(body).items()}
+
+
+def _whole(
+    stamps: list[int],
+    topic_id: str,
+    segments: list[list[int]],
+    end_offset: int,
+    leader_epochs: list[list[int]],
+    has_producers: bool,
+) -> WholeLog:
+    """JSON has no tuples, which compiled modules insist on."""
+    sizes = [(base_offset, size_bytes) for base_offset, size_bytes in segments]
+    starts = [(epoch, start_offset) for epoch, start_offset in leader_epochs]
+    return WholeLog(stamps, topic_id, sizes, end_offset, starts, has_producers)
 
 
 def _head(body: bytes) -> bytes:

@@ -85,7 +85,7 @@ def parse_bound(value: object) -> Bound:
 
 def bound_text(bound: object) -> str:
     """A bound for people to read: `<20ms` -> `< 20 ms`, `>=49k/s` -> `≥ 49k/s`, `==0` -> `= 0`."""
-    found = re.fullmatch(r"(<=|>=|==|<|>) ?([\d.]+) ?(.*)", str(bound))
+    found = re.fullmatch(r"(<=|>=|==|<|>) ?([\d.]++) ?(.*)", str(bound))
     if found is None:
         return str(bound)
     comparison, amount, unit = found.groups()

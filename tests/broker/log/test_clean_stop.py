@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from highwater.broker.log.clean_stop import WholeLog, decode_mark, encode_mark
 from highwater.broker.log.files import Entry
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import PartitionLog
@@ -54,6 +55,12 @@ class WatchedFiles(SimulatedFiles):
         if path.parent == PARTITION:
             self.opened.append(path.name)
         return super().open(path, **options)
+
+
+def test_a_mark_is_read_as_it_was_written() -> None:
+    # Compiled modules refuse the lists that JSON has in the place of tuples.
+    logs = {"t-0": WholeLog([1, 2, 3, 4], "AAAAAAAAAAAAAAAAAAAAAQ", [(0, 10), (5, 20)], 9, [(0, 0), (3, 5)], True)}
+    assert decode_mark(encode_mark(logs)) == logs
 
 
 def stopped(batches: int, *, has_producer: bool = False) -> SimulatedFiles:
