@@ -12,9 +12,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from uuid import UUID
 
+import typer
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.assignors.assignor import Assignment
@@ -102,8 +103,8 @@ class Rebalanced:
                 self._do(run(effect.steps))
 
 
-def main() -> None:
-    members = int(sys.argv[1]) if len(sys.argv) > 1 else _MEMBERS
+def main(members: Annotated[int, typer.Argument(min=10)] = _MEMBERS) -> None:
+    """Measure what a rebalance of MEMBERS costs the coordinator."""
     rebalanced = Rebalanced(members)
     began = time.process_time()
     rebalanced.join([f"member-{index:032}" for index in range(members)])
@@ -121,4 +122,4 @@ def _tell(what: str, count: int, began: float) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -54,6 +54,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--verbose", action="store_true", help="with what the brokers log")
     options = parser.parse_args()
+    if options.admin and not options.mixed_groups:
+        parser.error("--admin changes groups: give --mixed-groups too")
     logging.getLogger("highwater.broker").addHandler(logging.NullHandler())
     logging.getLogger("highwater.broker").propagate = False
     kind: Callable[..., History] = HostHistory if options.processes else History
